@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -204,3 +205,28 @@ def test_advice_for_an_hour_of_110_pods(benchmark: BenchmarkFixture, tmp_path: P
         "--advise",
     )
     assert benchmark(nodewright, *arguments) in (0, 3)
+
+
+def test_lend_over_a_week_of_110_pods(benchmark: Any, tmp_path: Path) -> None:
+    random, names = Random(36), [f"p{at}" for at in range(110)]
+    table, node = tmp_path / "usage.csv", tmp_path / "node.json"
+    pods = [pod(name, "1", "1Gi") for name in names]
+    machine = {"num_cores": 128, "memory_capacity": 256 << 30, "topology": []}
+    node.write_text(
+        json.dumps(
+            {
+                "apiVersion": "nodewright.dev/v1alpha1",
+                "kind": "NodeProfile",
+                "spec": {"machineInfo": machine, "pods": pods},
+            }
+        )
+    )
+    with table.open("w") as file:
+        file.write("time,pod,cpu,memory\n")
+        for minute in range(7 * 24 * 60):
+            file.writelines(
+                f"{60 * minute},default/{name},{random.randrange(100, 700)}m,{random.randrange(200, 900)}Mi\n"
+                for name in names
+            )
+    arguments = ("lend", "--node", str(node), "--usage", str(table))
+    assert benchmark.pedantic(nodewright, args=arguments, rounds=2) == 0

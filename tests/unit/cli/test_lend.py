@@ -1,6 +1,7 @@
 """`nodewright lend` from histories of each form, and what it leaves out of them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +118,12 @@ def test_a_counter_that_restarts_is_unknown(capsys: pytest.CaptureFixture[str], 
     assert max(resource["used"]) == 500 + 3000 + 2000
 
 
-def test_summaries_one_after_another_are_a_history(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize("order", [range(4), (2, 0, 3, 1)])
+def test_summaries_in_any_order_are_a_history(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, order: Sequence[int]
 ) -> None:
     files = []
-    for at in range(4):
+    for at in order:
         time = f"2026-01-01T00:0{at}:00Z"
         container = {
             "name": "db",
@@ -133,6 +135,7 @@ def test_summaries_one_after_another_are_a_history(
         path.write_text(json.dumps({"node": {"nodeName": "worker-7"}, "pods": [pod]}))
         files += ["--usage", str(path)]
     document = report(capsys, *files)
+    assert not any("does not advance" in note for note in document["leftOut"])
     assert document["intervalSeconds"] == 60
     assert document["resources"][0]["used"] == [5500, 5500, 5500]
     assert document["resources"][1]["used"] == [(3 + 4 + 3) << 30] * 4
@@ -144,7 +147,8 @@ def test_summaries_one_after_another_are_a_history(
         ("pod,cpu\nshop/db,1\n", "the first line must name time, pod"),
         ("time,pod,cpu\nx,shop/db,1\n", "must be seconds or a timestamp"),
         ("time,pod,cpu\n1,shop/db,-1\n", "must be 0 or more"),
-        (f"time,pod,cpu\n1,shop/db,1{'0' * 19}\n", "must have at most 18 digits"),
+        (f"time,pod,cpu\n1,shop/db,1{'0' * 19}\n", "must fit into 64 bits"),
+        (f"time,pod,cpu\n1,shop/db,{'9' * 18}\n", "must fit into 64 bits"),
         ("time,pod,cpu\n1,shop/db\n", "has not as many cells as the first line"),
         ("time,pod,cpu\nnan,shop/db,1\n", "must be seconds or a timestamp"),
         ("time,pod,cpu\n1,shop/db,1\n", "has no two samples of a pod of the node"),
@@ -179,6 +183,49 @@ def test_rates_are_no_counters(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "query the metric itself, without a function" in err
 
 
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            {"status": "error", "error": "parse error: unexpected <eof>"},
+            "error: parse error: unexpected <eof>",
+        ),
+        (
+            {"status": "success", "data": {"resultType": "vector", "result": []}},
+            'data.resultType: Invalid value: "vector": must be matrix: ask query_range instead of query',
+        ),
+    ],
+)
+def test_answers_that_have_no_history_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, answer: object, message: str
+) -> None:
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(answer))
+    code, _, err = run_lend(capsys, "--usage", str(path))
+    assert code == 1
+    assert message in err
+
+
+def test_series_of_restarted_containers_are_in_the_order_of_their_times(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    labels = {"__name__": "container_memory_working_set_bytes", "namespace": "shop", "pod": "db"}
+    wrong: list[Any] = [[540, "NaN"], [600, "+Inf"], [660, "much"], [1767225600000, "1"]]
+    series: list[Any] = [
+        {
+            "metric": {**labels, "container": "db", "id": name},
+            "values": [*([at * 60, str(3 << 30)] for at in times), *others],
+        }
+        for name, times, others in (("a", range(5, 9), wrong), ("b", range(5), []))
+    ]
+    path = tmp_path / "memory.json"
+    path.write_text(json.dumps({"data": {"resultType": "matrix", "result": series}}))
+    document = report(capsys, "--usage", str(path))
+    assert document["resources"][0]["used"] == [(3 + 4 + 3) << 30] * 9
+    notes = [note for note in document["leftOut"] if "shop/db" in note]
+    assert notes == ["shop/db/db: time or amount that is not a number, or not in range (4 samples)"]
+
+
 def test_loans_of_cpus_lie_where_the_shared_pool_is() -> None:
     without = Node.from_profile(a_profile())
     static = Node.from_profile(a_profile(cpuManagerPolicy="static", reservedSystemCPUs="0"))
@@ -186,6 +233,24 @@ def test_loans_of_cpus_lie_where_the_shared_pool_is() -> None:
     shares = [[each.permille for each in numa_shares(node, "cpu")] for node in (without, static, pinned)]
     assert shares == [[500, 500], [500, 500], [200, 800]]
     assert [each.permille for each in numa_shares(pinned, "memory")] == [500, 500]
+
+
+def test_loans_of_memory_do_not_lie_where_it_is_pinned() -> None:
+    node = Node.from_profile(
+        a_profile(
+            memoryManagerPolicy="Static",
+            cpuManagerPolicy="static",
+            reservedSystemCPUs="0",
+            reservedMemory=[{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+            evictionHard={"memory.available": "100Mi"},
+        )
+    )
+    free = [each.memory for each in node.config.parts.machine.topology]
+    pinned = node.admit(a_guaranteed_pod("pinned", "1/1Gi")).node
+    shares = [each.permille for each in numa_shares(pinned, "memory")]
+    least, most = sorted(((free[0] - (1 << 30)), free[1]))
+    assert sorted(shares) == [1000 * least // (least + most), 1000 * most // (least + most)]
+    assert shares != [500, 500]
 
 
 def test_custom_predictors_are_held_to_the_same_rules(

@@ -5,17 +5,20 @@ What cannot be used is left out and named; no number is made from it.
 
 import csv
 import io
-import itertools
 import math
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import compress, islice, pairwise
 from operator import itemgetter, lt
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from nodewright.documents.files.gzipped import decompressed
 from nodewright.documents.files.process_tuning import rare_collections
+from nodewright.documents.files.regular_files import error_text
 from nodewright.documents.formats.decode import decode, decoding_fault
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.model.errors import Fault, InputError
@@ -29,6 +32,7 @@ SECOND_NS = 10**9
 MAX_BYTES = 256 << 20
 _LATEST_S = 1 << 33
 _COLUMNS = ("time", "pod", "container", "cpu", "memory", "rss")
+_MOST = 2**63
 _UNITLESS_BYTES = 1 << 20
 _MAX_CELLS = 1 << 16
 _SHOWN_REASONS = 3
@@ -36,6 +40,14 @@ _BLOCK_ROWS, _BLOCK_LENGTH = 1 << 14, 1 << 17
 
 SeriesKey = tuple[str, str]
 """Namespace and name of a pod, and the name of a container; empty: the pod as a whole."""
+
+
+_Text = TypeVar("_Text")
+_Value = TypeVar("_Value")
+
+
+_Points: TypeAlias = defaultdict[SeriesKey, list[tuple[int, Any]]]
+"""Times in nanoseconds, each with a counter or an amount."""
 
 
 class UsageSeries(msgspec.Struct):
@@ -56,30 +68,32 @@ class UsageHistory:
         self.memory: defaultdict[SeriesKey, UsageSeries] = defaultdict(UsageSeries)
         self.left_out: Counter[str] = Counter()
         """Number of samples by reason."""
+        self._ascending: Sequence[int] = ()
+        """Times that are known to ascend: most series of a node have the same."""
 
     def add(
         self,
         points: dict[SeriesKey, UsageSeries],
         key: SeriesKey,
         times_ns: Sequence[int],
-        amounts: Sequence[int | None],
+        amounts: Sequence[int],
     ) -> None:
         """Adds samples of a series; one that is not later than the last one before it is left out.
 
-        Units: nanoseconds; thousandths of a CPU, or bytes, None: no sample.
+        Units: nanoseconds; thousandths of a CPU, or bytes.
         """
-        known = [amount for amount in amounts if amount is not None]
-        if len(known) < len(amounts):
-            times_ns = [at_ns for at_ns, amount in zip(times_ns, amounts, strict=True) if amount is not None]
-        if not known:
+        if not times_ns:
             return
         series = points[key]
         latest_ns = series.times_ns[-1] if series.times_ns else -1
-        if times_ns[0] > latest_ns and all(map(lt, times_ns, times_ns[1:])):
+        if times_ns[0] > latest_ns and (
+            times_ns == self._ascending or all(map(lt, times_ns, islice(times_ns, 1, None)))
+        ):
+            self._ascending = times_ns
             series.times_ns += times_ns
-            series.amounts += known
+            series.amounts += amounts
             return
-        for at_ns, amount in zip(times_ns, known, strict=True):
+        for at_ns, amount in zip(times_ns, amounts, strict=True):
             if at_ns <= latest_ns:
                 self.left_out[f"{_name(key)}: time does not advance"] += 1
                 continue
@@ -87,16 +101,18 @@ class UsageHistory:
             series.amounts.append(amount)
             latest_ns = at_ns
 
-    def add_counter(self, key: SeriesKey, values: Sequence[tuple[int, float]]) -> None:
+    def add_counter(self, key: SeriesKey, times_ns: Sequence[int], values: Sequence[float]) -> None:
         """Adds the rates of a counter of CPU seconds; the time in which it starts again is left out."""
-        for (start_ns, before), (at_ns, after) in itertools.pairwise(values):
+        ends_ns, rates = list[int](), list[int]()
+        for (start_ns, at_ns), (before, after) in zip(pairwise(times_ns), pairwise(values), strict=True):
             if after < before:
                 self.left_out[f"{_name(key)}: the CPU counter restarts"] += 1
             elif at_ns > start_ns:
-                amount = round((after - before) * 1000 * SECOND_NS / (at_ns - start_ns))
-                self.add(self.cpu, key, (at_ns,), (amount,))
+                ends_ns.append(at_ns)
+                rates.append(round((after - before) * 1000 * SECOND_NS / (at_ns - start_ns)))
             else:
                 self.left_out[f"{_name(key)}: time does not advance"] += 1
+        self.add(self.cpu, key, ends_ns, rates)
 
 
 def left_out_text(left_out: Mapping[str, int]) -> str:
@@ -115,10 +131,10 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
 
     Errors: InputError with all faults of a file.
     """
-    history, counters = UsageHistory(), dict[SeriesKey, list[tuple[int, float]]]()
+    history, summaries = UsageHistory(), (_Points(list), _Points(list))
     for path in paths:
-        file = read_file(path, max_bytes=MAX_BYTES)
-        if file.source.endswith(".csv"):
+        file = _unpacked(read_file(path, max_bytes=MAX_BYTES))
+        if file.source.removesuffix(".gz").endswith(".csv"):
             _add_table(history, file)
             continue
         for document in parse_documents(file.content, file.source, max_bytes=MAX_BYTES):
@@ -126,18 +142,30 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
             if isinstance(value, dict) and isinstance(value.get("data"), dict):
                 _add_matrix(history, value["data"], file.source)
             elif isinstance(value, dict) and "pods" in value:
-                _add_summary(history, value, counters, file.source)
+                _add_summary(summaries, value, file.source)
+            elif isinstance(value, dict) and value.get("status") == "error":
+                raise InputError([Fault(source=file.source, path="error", rule=str(value.get("error")))])
             else:
                 rule = (
                     "expected a .csv, an answer of query_range (`data.result`), or a summary (`node`, `pods`)"
                 )
                 raise InputError([Fault(source=file.source, rule=rule)])
-    for key, values in counters.items():
-        history.add_counter(key, values)
+    # Files are in the order of their names, which need not be that of their times.
+    for key, points in summaries[0].items():
+        history.add_counter(key, *zip(*sorted(points), strict=True))
+    for key, points in summaries[1].items():
+        history.add(history.memory, key, *zip(*sorted(points), strict=True))
     if not history.cpu and not history.memory:
         rule = f"has no sample of cpu or memory{left_out_text(history.left_out)}"
         raise InputError([Fault(source=", ".join(paths), rule=rule)])
     return history
+
+
+def _unpacked(file: InputFile) -> InputFile:
+    try:
+        return file._replace(content=decompressed(file.content, MAX_BYTES))
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError([Fault(source=file.source, rule=f"cannot be read: {error_text(error)}")]) from None
 
 
 # ---------------------------------------------------------------- tables
@@ -145,7 +173,8 @@ def load_usage_history(paths: Sequence[str]) -> UsageHistory:
 
 def _add_table(history: UsageHistory, file: InputFile) -> None:
     text = decode_text(file.content, file.source).removeprefix("\ufeff")
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    is_plain = '"' not in text and "\r" not in text
+    rows = csv.reader(io.StringIO(text.split("\n", 1)[0] if is_plain else text, newline=""), strict=True)
     faults: list[tuple[int, Fault]] = []
     try:
         names = tuple(name.strip() for name in next(rows, ()))
@@ -153,7 +182,7 @@ def _add_table(history: UsageHistory, file: InputFile) -> None:
             rule = f"the first line must name time, pod and some of {', '.join(_COLUMNS[2:])}, each once"
             raise InputError([Fault(source=f"{file.source}:1", value=", ".join(names), rule=rule)])
         with rare_collections():
-            _Table(history, names, text, file.source, faults).add_rows(rows)
+            _Table(history, names, text, file.source, faults).add_rows(None if is_plain else rows)
     except csv.Error as error:
         rule = f"not valid CSV: {error}"
         faults.append((rows.line_num, Fault(source=f"{file.source}:{rows.line_num}", rule=rule)))
@@ -175,32 +204,50 @@ class _Table:
         self._history, self._names, self._text, self._source = history, names, text, source
         self._faults = faults
         """With their lines."""
-        self._parsers = {
+        self._parsers: dict[str, _ParsedTexts[str, int | None]] = {
             "time": _ParsedTexts(_moment_ns),
             "cpu": _ParsedTexts(_thousandths),
             "memory": _ParsedTexts(_bytes),
         }
+        self._values: dict[str, list[int | None]] = {name: [] for name in self._parsers if name in names}
+        self._key_of_cells = _ParsedTexts[Any, SeriesKey](
+            (lambda cells: _key(*cells)) if "container" in names else (lambda pod: _key(pod, ""))
+        )
+        self._keys: list[SeriesKey] = []
 
-    def add_rows(self, rows: Any) -> None:
-        """Adds all rows after the header, or what is wrong with them. Errors: csv.Error."""
-        if '"' in self._text or "\r" in self._text:
-            self._add_parsed_rows(rows, 0)
-            return
+    def add_rows(self, rows: Any | None) -> None:
+        """Adds all rows after the header, or what is wrong with them; None: lines have no quotes. Errors: csv.Error."""
+        self._read_lines() if rows is None else self._read_rows(rows, 0)
+        if self._faults:
+            return  # A faulty table is not used.
+        times_ns = self._values.pop("time")
+        resources = {"cpu": self._history.cpu, "memory": self._history.memory}
+        for key, places in _rows_by_series(self._keys).items():
+            for resource, column in self._values.items():
+                own: tuple[Any, Any] = (_values_at(places, times_ns), _values_at(places, column))
+                if None in own[1]:
+                    known = [amount is not None for amount in own[1]]
+                    own = (list(compress(own[0], known)), list(compress(own[1], known)))
+                self._history.add(resources[resource], key, *own)
+
+    def _read_lines(self) -> None:
         start, line, width = self._text.find("\n") + 1 or len(self._text), 1, len(self._names)
         while start < len(self._text):
             end = self._text.find("\n", start + _BLOCK_LENGTH) + 1 or len(self._text)
             block = self._text[start:end].removesuffix("\n")
             count = block.count("\n") + 1
-            # Splitting takes a third of the time of parsing; the ends of lines show that no row has another number of cells.
-            cells = f"{block}\n".replace("\n", ",\n,").split(",")
-            if cells[width :: width + 1] == ["\n"] * count and len(cells) == count * (width + 1) + 1:
-                columns = [cells[index :: width + 1][:count] for index in range(width)]
+            # Splitting takes a third of the time of parsing; where each line's first cell begins shows that all have as many.
+            cells = f"\n{block}".replace("\n", ",\n").split(",")
+            columns = [cells[index::width] for index in range(1, width + 1)]
+            first_cells = {cell: cell[1:] for cell in set(columns[0])}
+            if len(cells) == 1 + count * width and all(cell.startswith("\n") for cell in first_cells):
+                columns[0] = list(map(first_cells.__getitem__, columns[0]))
                 self._add_columns(columns, range(line + 1, line + count + 1))
             else:
-                self._add_parsed_rows(csv.reader(io.StringIO(block, newline="")), line)
+                self._read_rows(csv.reader(io.StringIO(block, newline="")), line)
             start, line = end, line + count
 
-    def _add_parsed_rows(self, rows: Any, lines_before: int) -> None:
+    def _read_rows(self, rows: Any, lines_before: int) -> None:
         block, lines, width = list[list[str]](), list[int](), len(self._names)
         try:
             for row in rows:
@@ -220,27 +267,21 @@ class _Table:
 
     def _add_columns(self, cells: Sequence[Sequence[str]], lines: Sequence[int]) -> None:
         columns = dict(zip(self._names, cells, strict=True))
-        series = _rows_by_series(columns["pod"], columns.get("container"))
-        times_ns = self._parsed("time", columns, lines)
-        resources = list[tuple[dict[SeriesKey, UsageSeries], list[int | None]]]()
-        if "cpu" in columns:
-            resources.append((self._history.cpu, self._parsed("cpu", columns, lines)))
-        if "memory" in columns:
-            amounts = self._parsed("memory", columns, lines)
-            self._leave_unitless_out(columns, amounts)
-            resources.append((self._history.memory, amounts))
-        if self._faults:
-            return  # A faulty table is not used.
-        for key, rows in series.items():
-            own_times_ns = [at_ns or 0 for at_ns in _values_at(rows, times_ns)]
-            for points, amounts in resources:
-                self._history.add(points, key, own_times_ns, _values_at(rows, amounts))
+        values = {name: self._parsed(name, columns, lines) for name in self._values}
+        if "memory" in values:
+            self._leave_unitless_out(columns, values["memory"])
+        for name, column in values.items():
+            self._values[name] += column
+        names: Any = columns["pod"]
+        if "container" in columns:
+            names = zip(names, columns["container"], strict=True)
+        self._keys += map(self._key_of_cells.__getitem__, names)
 
     def _parsed(
         self, name: str, columns: Mapping[str, Sequence[str]], lines: Sequence[int]
     ) -> list[int | None]:
         """The values of a column; None, and a fault, where a text has none."""
-        parse = self._parsers[name].__getitem__
+        parse: Callable[[str], int | None] = self._parsers[name].__getitem__
         try:
             return list(map(parse, columns[name]))
         except ValueError:
@@ -277,17 +318,14 @@ class _Table:
         return all(map(str.isdigit, cells)) and max(map(len, cells), default=0) >= len(str(_UNITLESS_BYTES))
 
 
-def _rows_by_series(
-    pods: Sequence[str], containers: Sequence[str] | None
-) -> Mapping[SeriesKey, slice | Sequence[int]]:
+def _rows_by_series(keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, slice | Sequence[int]]:
     """The rows of each series; every n-th row where the series take turns, as in most tables."""
-    names: list[Any] = list(pods if containers is None else zip(pods, containers, strict=True))
-    period = names.index(names[0], 1) if names[0] in names[1:] else len(names)
-    keys = list(map(_key, pods[:period], containers or itertools.repeat("")))
-    if len(set(keys)) == period and names[period:] == names[:-period]:
-        return {key: slice(row, None, period) for row, key in enumerate(keys)}
+    series = list(dict.fromkeys(keys))
+    period = len(series)
+    if keys[:period] == series and keys[period:] == keys[:-period]:
+        return {key: slice(row, None, period) for row, key in enumerate(series)}
     rows = defaultdict[SeriesKey, list[int]](list)
-    for row, key in enumerate(map(_key, pods, containers or itertools.repeat(""))):
+    for row, key in enumerate(keys):
         rows[key].append(row)
     return rows
 
@@ -296,14 +334,14 @@ def _values_at(rows: slice | Sequence[int], column: Sequence[int | None]) -> Seq
     return column[rows] if isinstance(rows, slice) else [column[row] for row in rows]
 
 
-class _ParsedTexts(dict[str, int | None]):
+class _ParsedTexts(dict[_Text, _Value]):
     """The values of texts, each parsed once: faster than `lru_cache`, for a week of a node has millions."""
 
-    def __init__(self, parse: Callable[[str], int | None]) -> None:
+    def __init__(self, parse: Callable[[_Text], _Value]) -> None:
         super().__init__()
         self._parse = parse
 
-    def __missing__(self, text: str) -> int | None:
+    def __missing__(self, text: _Text) -> _Value:
         if len(self) >= _MAX_CELLS:
             self.clear()
         value = self[text] = self._parse(text)
@@ -324,15 +362,14 @@ def _amount(text: str, unit: Callable[[Quantity], int]) -> int | None:
     if not text.strip():
         return None
     quantity = Quantity.parse(text.strip())
-    if not quantity.is_int64:
-        raise ValueError("must have at most 18 digits")
     amount = unit(quantity)
+    if not quantity.is_int64 or (quantity.unscaled and not amount):  # 0: it does not fit.
+        raise ValueError("must fit into 64 bits, in bytes or thousandths of a CPU")
     if amount < 0:
         raise ValueError("must be 0 or more")
     return amount
 
 
-@lru_cache(_MAX_CELLS)
 def _key(pod: str, container: str) -> SeriesKey:
     return _full_name(pod.strip()), container.strip()
 
@@ -374,7 +411,12 @@ def _add_matrix(history: UsageHistory, data: Mapping[str, Any], source: str) -> 
         matrix = msgspec.convert(data, _Matrix)
     except msgspec.ValidationError as error:
         raise InputError([Fault(source=source, path="data", rule=str(error))]) from None
-    for index, series in enumerate(matrix.result):
+    if matrix.result_type not in ("", "matrix"):
+        rule = "must be matrix: ask query_range instead of query"
+        raise InputError([Fault(source=source, path="data.resultType", value=matrix.result_type, rule=rule)])
+    known_s, times_ns = (), list[int]()
+    # A container that restarts is another series, and may be an earlier one in the answer.
+    for index, series in sorted(enumerate(matrix.result), key=lambda each: each[1].values[:1]):
         labels = series.metric
         name, container = labels.get("__name__", ""), labels.get("container", "")
         if name not in (CPU_COUNTER, WORKING_SET):
@@ -385,36 +427,34 @@ def _add_matrix(history: UsageHistory, data: Mapping[str, Any], source: str) -> 
             history.left_out["series without a container"] += len(series.values)
             continue
         key = (_full_name(f"{labels.get('namespace') or 'default'}/{labels['pod']}"), container)
-        values = list(_finite(series, history, key))
+        values = [
+            (at_s, amount)
+            for at_s, text in series.values
+            if 0 <= (amount := _number(text)) < _MOST and 0 <= at_s < _LATEST_S
+        ]
+        if wrong := len(series.values) - len(values):
+            history.left_out[f"{_name(key)}: time or amount that is not a number, or not in range"] += wrong
+        times_s, amounts = zip(*values, strict=True) if values else ((), ())
+        if times_s != known_s:
+            known_s, times_ns = times_s, [round(at_s * SECOND_NS) for at_s in times_s]
         if name == CPU_COUNTER:
-            history.add_counter(key, values)
+            history.add_counter(key, times_ns, amounts)
         else:
-            history.add(
-                history.memory, key, [at_ns for at_ns, _ in values], [round(amount) for _, amount in values]
-            )
+            history.add(history.memory, key, times_ns, list(map(round, amounts)))
 
 
-def _finite(series: _Series, history: UsageHistory, key: SeriesKey) -> Iterator[tuple[int, float]]:
-    for at_s, text in series.values:
-        try:
-            amount = float(text)
-        except ValueError:
-            amount = math.nan
-        if math.isfinite(amount) and 0 <= amount < 2**63 and 0 <= at_s < _LATEST_S:
-            yield round(at_s * SECOND_NS), amount
-        else:
-            history.left_out[f"{_name(key)}: not a number that usage can be"] += 1
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 # ---------------------------------------------------------------- summaries
 
 
-def _add_summary(
-    history: UsageHistory,
-    value: Mapping[str, Any],
-    counters: dict[SeriesKey, list[tuple[int, float]]],
-    source: str,
-) -> None:
+def _add_summary(points: tuple[_Points, _Points], value: Mapping[str, Any], source: str) -> None:
+    """Adds the points of a summary: seconds of CPU time, and memory."""
     try:
         summary = decode(value, StatsSummary)
     except msgspec.ValidationError as error:
@@ -424,7 +464,6 @@ def _add_summary(
         for container in pod.containers:
             key, cpu, memory = (pod_name, container.name), container.cpu, container.memory
             if cpu is not None and cpu.time is not None and cpu.usage_core_nano_seconds is not None:
-                point = (cpu.time.nanoseconds, cpu.usage_core_nano_seconds / SECOND_NS)
-                counters.setdefault(key, []).append(point)
+                points[0][key].append((cpu.time.nanoseconds, cpu.usage_core_nano_seconds / SECOND_NS))
             if memory is not None and memory.time is not None and memory.working_set_bytes is not None:
-                history.add(history.memory, key, (memory.time.nanoseconds,), (memory.working_set_bytes,))
+                points[1][key].append((memory.time.nanoseconds, memory.working_set_bytes))

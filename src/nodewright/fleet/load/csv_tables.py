@@ -1,8 +1,6 @@
 """Reads CSV tables row by row, plain or gzipped: nodes, pods in the order of arrival, memory usage of pods over time."""
 
 import csv
-import errno
-import gzip
 import io
 import os
 import zlib
@@ -15,6 +13,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from nodewright.documents.files.gzipped import GZIP, UnpackedBytes
 from nodewright.documents.files.regular_files import error_text, open_regular
 from nodewright.documents.formats.decode import parse_quantity
 from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
@@ -40,9 +39,9 @@ from nodewright.model.values.golang import saturated_int
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 _UNREADABLE = (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error)
-_GZIP = b"\x1f\x8b"
 MAX_UNPACKED_BYTES = 8 << 20
 """Default limit of a gzipped file: a small one can hold any amount."""
+UNPACKED_LIMIT = " of --max-unpacked-size"
 MAX_COLUMNS = 1_000
 T = TypeVar("T")
 _MAX_FAULTS = 10
@@ -147,14 +146,14 @@ class Table(msgspec.Struct, frozen=True):
         with ExitStack() as stack:
             try:  # not a pipe: the table is read several times
                 file = stack.enter_context(os.fdopen(open_regular(self.path), "rb"))
-                is_gzipped = file.read(2) == _GZIP
+                is_gzipped = file.read(2) == GZIP
                 file.seek(0)
             except OSError as error:
                 raise InputError(
                     [Fault(rule=f"cannot be read: {error.strerror}", source=self.path)]
                 ) from None
-            stream = _UnpackedBytes(file, self.max_unpacked_bytes) if is_gzipped else file
-            buffered = io.BufferedReader(stream) if isinstance(stream, _UnpackedBytes) else stream
+            stream = UnpackedBytes(file, self.max_unpacked_bytes, UNPACKED_LIMIT) if is_gzipped else file
+            buffered = io.BufferedReader(stream) if isinstance(stream, UnpackedBytes) else stream
             text = stack.enter_context(io.TextIOWrapper(buffered, "utf-8-sig", newline=""))
             yield csv.reader(_bounded_lines(text), strict=True)
 
@@ -162,46 +161,6 @@ class Table(msgspec.Struct, frozen=True):
 def is_table(path: str) -> bool:
     """Whether the file's name is that of a CSV table."""
     return path.removesuffix(".gz").endswith(".csv")
-
-
-def decompressed(content: bytes, max_bytes: int = MAX_UNPACKED_BYTES) -> bytes:
-    """The content, decompressed if it is gzipped.
-
-    Errors: OSError, EOFError, zlib.error; OSError also if it has more bytes than the limit.
-    """
-    if not content.startswith(_GZIP):
-        return content
-    return _UnpackedBytes(io.BytesIO(content), max_bytes).read()
-
-
-class _UnpackedBytes(io.RawIOBase):
-    """The unpacked content of a gzipped file, with a limit.
-
-    Errors: OSError beyond the limit.
-    """
-
-    def __init__(self, file: IO[bytes], max_bytes: int) -> None:
-        super().__init__()
-        self._file, self._max_bytes = gzip.GzipFile(fileobj=file), max_bytes
-        self._size = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        """At most so many bytes; all of them for -1."""
-        left = self._max_bytes - self._size + 1
-        content = self._file.read(left if size < 0 else min(size, left))
-        self._size += len(content)
-        if self._size > self._max_bytes:
-            rule = f"unpacked, it has more than {self._max_bytes} bytes, the limit of --max-unpacked-size"
-            raise OSError(errno.EFBIG, rule)
-        return content
-
-    def readinto(self, buffer: Any, /) -> int:
-        content = self.read(len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
 
 
 def _bounded_lines(text: IO[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.documents.files.gzipped import decompressed
 from nodewright.documents.files.process_tuning import rare_collections
 from nodewright.documents.files.regular_files import error_text
 from nodewright.documents.formats.claim_objects import joined_claims
@@ -35,8 +36,8 @@ from nodewright.fleet.load.assembled_nodes import (
 )
 from nodewright.fleet.load.csv_tables import (
     MAX_UNPACKED_BYTES,
+    UNPACKED_LIMIT,
     Table,
-    decompressed,
     is_table,
     read_usage,
     table_nodes,
@@ -470,7 +471,7 @@ def _input_file(path: str, max_unpacked_bytes: int) -> InputFile:
     size = Path(path).stat().st_size if path != STDIN and Path(path).is_file() else 0
     file = read_file(path, max_bytes=max(MAX_YAML_BYTES, size))
     try:
-        return file._replace(content=decompressed(file.content, max_unpacked_bytes))
+        return file._replace(content=decompressed(file.content, max_unpacked_bytes, UNPACKED_LIMIT))
     except (OSError, EOFError, zlib.error) as error:
         raise InputError([Fault(source=path, rule=f"cannot be read: {error_text(error)}")]) from None
 

@@ -22,7 +22,7 @@ from nodewright.documents.output.html_page import (
 from nodewright.documents.output.html_page import plot as plot_svg
 from nodewright.documents.output.json_yaml import Report, ReportDocument
 from nodewright.documents.output.text_layout import table
-from nodewright.model.kubernetes.resource_names import CPU, readable_amount
+from nodewright.model.kubernetes.resource_names import CPU, MEMORY, readable_amount
 from nodewright.model.values.duration import Duration
 from nodewright.predict.lend.lend_replay import AT_ONCE, LendAdvice, ReplayedLoans
 from nodewright.predict.lend.node_history import NodeHistory
@@ -72,7 +72,7 @@ class AdvisedLoans(Report, frozen=True, kw_only=True):
 
 
 class NUMAShare(Report, frozen=True, kw_only=True):
-    """The part of each loan that lies on a NUMA node, if loans spread over its shared CPUs or its memory evenly."""
+    """The part of each loan that lies on a NUMA node, if loans spread evenly over shared CPUs, or memory that is not pinned."""
 
     numa: int
     permille: int
@@ -151,12 +151,16 @@ def _resource(lending: Lending, resource: str) -> ResourceLoansReport:
 def numa_shares(node: Node, resource: str) -> tuple[NUMAShare, ...]:
     """The shares of the machine's NUMA nodes, in thousandths rounded down."""
     numa_nodes, shared = node.config.parts.machine.topology, node.state.held.cpu.default
+    memory = node.state.held.memory.machine  # Empty without the Static policy, which pins.
     if resource == CPU:
         threads = [[thread for core in each.cores for thread in core.thread_ids] for each in numa_nodes]
         # Without a CPU manager there is no shared pool: borrowers run on all CPUs.
         sizes = [sum(not shared or thread in shared for thread in own) for own in threads]
     else:
-        sizes = [each.memory for each in numa_nodes]
+        pinned = [
+            each.node_id in memory and memory[each.node_id].tables[MEMORY].reserved for each in numa_nodes
+        ]
+        sizes = [max(each.memory - held, 0) for each, held in zip(numa_nodes, pinned, strict=True)]
     total = max(sum(sizes), 1)
     return tuple(
         NUMAShare(numa=each.node_id, permille=1000 * size // total)

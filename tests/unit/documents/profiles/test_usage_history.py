@@ -1,5 +1,6 @@
 """Histories of usage in tables."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,20 @@ def test_more_texts_than_are_kept_are_parsed(tmp_path: Path, monkeypatch: pytest
         tmp_path / "usage.csv", "time,pod,cpu\n" + "".join(f"{at},a,{at}m\n" for at in range(9))
     )
     assert history.cpu["default/a", ""].amounts == list(range(9))
+
+
+def test_gzipped_tables_are_unpacked_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = gzip.compress(b"time,pod,cpu\n0,a,1\n60,a,2\n")
+    path = tmp_path / "usage.csv.gz"
+    path.write_bytes(packed)
+    assert load_usage_history([str(path)]).cpu["default/a", ""].amounts == [1000, 2000]
+    path.write_bytes(packed[:-9])
+    with pytest.raises(InputError, match="cannot be read: Compressed file ended"):
+        load_usage_history([str(path)])
+    path.write_bytes(packed)
+    monkeypatch.setattr(usage_history, "MAX_BYTES", 20)
+    with pytest.raises(InputError, match="unpacked, it has more than 20 bytes, the limit"):
+        load_usage_history([str(path)])
 
 
 @pytest.mark.parametrize("quote", ["", '"'])

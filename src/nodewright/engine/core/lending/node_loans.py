@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
-from operator import add
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +14,8 @@ from nodewright.engine.core.lending.predictors import (
     State,
     UsageSamples,
 )
+
+_COLUMNS_AT_ONCE = 16
 
 
 class NodeSamples(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -37,19 +38,9 @@ class NodeSamples(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return sum(pod.request for pod in self.pods)
 
     @cached_property
-    def used(self) -> list[int]:
+    def used(self) -> Sequence[int]:
         """The sum of the usage; unknown usage counts as the request."""
         return _sums([pod.known_usage for pod in self.pods], len(self.times_ns))
-
-    @cached_property
-    def beyond_requests(self) -> list[int]:
-        """The usage beyond the requests of each pod: it takes what another pod requests and does not use."""
-        columns = [
-            [max(used - pod.request, 0) for used in pod.known_usage]
-            for pod in self.pods
-            if max(pod.known_usage, default=0) > pod.request
-        ]
-        return _sums(columns, len(self.times_ns))
 
     @cached_property
     def whole(self) -> UsageSamples:
@@ -127,16 +118,34 @@ def node_reservations(
     sums = {} if states else node.sums
     key = (predictor.function, predictor.margin_percent)
     if key not in sums:
-        columns = (
-            predictor.reserved(predicted, pod)
-            for (_, predicted), pod in zip(predictions.values(), node.pods, strict=True)
-        )
-        sums[key] = _sums(chain([node.beyond_requests], columns), len(node.times_ns))
+        sums[key] = _kept(predictor, node, [predicted for _, predicted in predictions.values()])
     return after, sums[key]
 
 
+def _kept(predictor: Predictor, node: NodeSamples, predictions: Sequence[Sequence[int]]) -> list[int]:
+    """The sums of what the pods keep by these predictions; what they use beyond their requests is what others request."""
+    pairs = list(zip(predictions, node.pods, strict=True))
+    if not predictor.by_peak:
+        return _sums((predictor.kept(predicted, pod) for predicted, pod in pairs), len(node.times_ns))
+    # Between peaks predictions stay, and few samples exceed them: only those are looked at one by one.
+    parts = node.whole.intervals[1]
+    columns = [predictor.levels(predicted, pod.request) for predicted, pod in pairs]
+    sums: list[int] = []
+    for level, part in zip(_sums(columns, len(parts)), parts, strict=True):
+        sums += [level] * (part.stop - part.start)
+    for column, pod in zip(columns, node.pods, strict=True):
+        for level, peak, part in zip(column, pod.known_peaks, parts, strict=True):
+            if peak > level:
+                sums[part] = [
+                    kept + used - level if used > level else kept
+                    for kept, used in zip(sums[part], pod.known_usage[part], strict=True)
+                ]
+    return sums
+
+
 def _sums(columns: Iterable[Sequence[int]], length: int) -> list[int]:
-    total = [0] * length
-    for column in columns:
-        total = list(map(add, total, column))
+    """The sums of the columns, of few at once so that generated ones need not all be in memory."""
+    total, left = [0] * length, iter(columns)
+    while group := list(islice(left, _COLUMNS_AT_ONCE)):
+        total = list(map(sum, zip(total, *group, strict=True)))
     return total

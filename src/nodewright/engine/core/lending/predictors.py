@@ -9,7 +9,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from math import isqrt, log
+from itertools import pairwise
+from math import gcd, isqrt, log
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -56,33 +57,44 @@ class UsageSamples(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     is_memory: bool = False
 
     @cached_property
-    def known_usage(self) -> list[int]:
+    def known_usage(self) -> Sequence[int]:
         """The usage; unknown usage counts as the request."""
+        if None not in self.usage:
+            return self.usage  # type: ignore[return-value] # all are known
         return [self.request if used is None else used for used in self.usage]
 
+    @cached_property
+    def intervals(self) -> tuple[Sequence[int], Sequence[slice]]:
+        """Numbers and places of the intervals of PEAK_NS."""
+        return _peak_intervals(tuple(self.times_ns))
+
     @property
-    def peaks(self) -> Iterator[tuple[int, int, int | None]]:
-        """For each interval of PEAK_NS its number, its number of samples, and its highest known sample."""
-        return zip(*_peak_intervals(tuple(self.times_ns))[:2], self._highest, strict=True)
+    def peaks(self) -> Iterator[tuple[int, int | None]]:
+        """For each interval of PEAK_NS its number, and its highest known sample."""
+        numbers, parts = self.intervals
+        if self.usage is self.known_usage:
+            return zip(numbers, self.known_peaks, strict=True)
+        highest = (
+            max((used for used in self.usage[part] if used is not None), default=None) for part in parts
+        )
+        return zip(numbers, highest, strict=True)
 
     @cached_property
-    def _highest(self) -> Sequence[int | None]:
-        parts = map(self.usage.__getitem__, _peak_intervals(tuple(self.times_ns))[2])
-        if self.usage == self.known_usage:
-            return list(map(max, parts))  # type: ignore[arg-type] # all are known
-        return [max((used for used in part if used is not None), default=None) for part in parts]
+    def known_peaks(self) -> Sequence[int]:
+        """For each interval its highest sample; unknown usage counts as the request."""
+        return list(map(max, map(self.known_usage.__getitem__, self.intervals[1])))
 
 
 @lru_cache(2)
-def _peak_intervals(times_ns: tuple[int, ...]) -> tuple[Sequence[int], Sequence[int], Sequence[slice]]:
-    """Numbers, numbers of samples, and places of the intervals; those of all pods of a node are the same."""
+def _peak_intervals(times_ns: tuple[int, ...]) -> tuple[Sequence[int], Sequence[slice]]:
+    """Those of all pods of a node are the same."""
     start, numbers, slices = 0, list[int](), list[slice]()
     while start < len(times_ns):
         numbers.append(times_ns[start] // PEAK_NS)
         end = bisect_left(times_ns, (numbers[-1] + 1) * PEAK_NS, start)
         slices.append(slice(start, end))
         start = end
-    return numbers, [each.stop - each.start for each in slices], slices
+    return numbers, slices
 
 
 State: TypeAlias = Any
@@ -100,6 +112,8 @@ class Predictor(CustomPolicy, frozen=True, kw_only=True):
     """Added to each prediction."""
     greatest_of: tuple["Predictor", ...] = ()
     """Predictors whose greatest reservation counts, instead of the function."""
+    by_peak: bool = False
+    """Whether the function answers once for each of the samples' `peaks` instead of each sample."""
 
     kind: ClassVar[str] = "predictor"
     profile_field: ClassVar[str] = "predictor"
@@ -119,26 +133,55 @@ class Predictor(CustomPolicy, frozen=True, kw_only=True):
             state, predictions = self.function(state, samples)
         except Exception as error:
             raise CustomPolicyError(self, f"fails: {failure_text(error)}") from error
-        if len(predictions) != len(samples.usage) or not set(map(type, predictions)) <= {int}:
+        count = len(samples.intervals[1] if self.by_peak else samples.usage)
+        if len(predictions) != count or not _are_whole_numbers(predictions):
             raise CustomPolicyError(self, "does not return one whole number for each sample")
         return state, predictions
 
     def reserved(self, predictions: Sequence[int], samples: UsageSamples) -> list[int]:
-        """What is reserved by these predictions, with the margin."""
+        """What is reserved of the request by these predictions, with the margin."""
+        if self.by_peak:
+            predictions = [
+                each
+                for each, part in zip(predictions, samples.intervals[1], strict=True)
+                for _ in range(part.start, part.stop)
+            ]
+        request = samples.request
+        return [kept if kept < request else request for kept in self.kept(predictions, samples)]  # noqa: FURB136 - as in `kept`
+
+    def kept(self, predictions: Sequence[int], samples: UsageSamples) -> list[int]:
+        """What is reserved by a prediction for each sample, and what is used beyond the request."""
         request, margin = samples.request, _PERCENT + self.margin_percent
-        if min(predictions, default=0) >= request:
-            return [request] * len(predictions)
-        if margin != _PERCENT:
-            predictions = [(each * margin + _PERCENT - 1) // _PERCENT for each in predictions]
         return [
-            # No call of `max`: this runs for each sample of each pod.
-            (predicted if predicted > used else used) if used < request and predicted < request else request  # noqa: FURB136 - as above
+            # No call of `max` or `min`: this runs for each sample of each pod.
+            (level if level > used else used)  # noqa: FURB136 - as above
+            if (level := (predicted * margin + _PERCENT - 1) // _PERCENT) < request
+            else (used if used > request else request)  # noqa: FURB136 - as above
             for predicted, used in zip(predictions, samples.known_usage, strict=True)
         ]
 
+    def levels(self, predictions: Sequence[int], request: int) -> list[int]:
+        """The predictions with the margin, at most the request."""
+        margin = _PERCENT + self.margin_percent
+        if min(predictions, default=0) >= request:
+            return [request] * len(predictions)
+        levels = [(each * margin + _PERCENT - 1) // _PERCENT for each in predictions]
+        return [each if each < request else request for each in levels]  # noqa: FURB136 - as in `kept`
+
+
+def _are_whole_numbers(values: Sequence[int]) -> bool:
+    try:
+        return type(sum(values)) is int  # A tenth of the time of looking at each.
+    except TypeError:
+        return False
+
 
 def predictor(
-    name: str, *, scope: PredictorScope = PredictorScope.POD, margin_percent: int = 0
+    name: str,
+    *,
+    scope: PredictorScope = PredictorScope.POD,
+    margin_percent: int = 0,
+    by_peak: bool = False,
 ) -> Callable[[PredictorFunction], Predictor]:
     """Decorator that makes a function a predictor; its docstring's first line is the description."""
 
@@ -149,6 +192,7 @@ def predictor(
             function=function,
             scope=scope,
             margin_percent=margin_percent,
+            by_peak=by_peak,
         )
 
     return decorated
@@ -157,13 +201,13 @@ def predictor(
 # ---------------------------------------------------------------- without memory
 
 
-@predictor("request")
+@predictor("request", by_peak=True)
 def request(state: State, samples: UsageSamples) -> tuple[State, Sequence[int]]:
     """Reserves the request: nothing is lent.
 
     As Kubernetes' scheduler, which counts requests whatever is used.
     """
-    return state, [samples.request] * len(samples.usage)
+    return state, [samples.request] * len(samples.intervals[0])
 
 
 @predictor("koordinator", scope=PredictorScope.NODE)
@@ -190,20 +234,39 @@ def borg_decay(state: State, samples: UsageSamples) -> tuple[State, Sequence[int
     Departs: the paper names neither margin nor speed: 10 %, and e-fold in 100 s. Unknown usage starts it again.
     """
     since_ns, last_ns, level = state or (None, 0, samples.request)
-    levels = []
-    for now_ns, used in zip(samples.times_ns, samples.usage, strict=True):
+    usage, kept, divided = samples.usage, *_decays(last_ns, tuple(samples.times_ns))
+    known_from = 0 if usage is samples.known_usage else len(usage) - usage[::-1].index(None)
+    levels: list[int] = []
+    for at, (now_ns, used) in enumerate(zip(samples.times_ns, usage, strict=True)):
         if used is None:
             since_ns, level = None, samples.request
         elif since_ns is None:
             since_ns, level = now_ns, max(samples.request, used)
+        elif at >= known_from and now_ns - since_ns >= STARTUP_NS:
+            break  # From here on the same rule holds for all samples, which a comprehension applies faster.
         elif used >= level:
             level = used
         elif now_ns - since_ns >= STARTUP_NS:
-            elapsed_ns = now_ns - last_ns
-            level = used + (level - used) * DECAY_NS // (DECAY_NS + elapsed_ns)
-        last_ns = now_ns
+            level = used + (level - used) * kept[at] // divided[at]
         levels.append(level)
-    return (since_ns, last_ns, level), levels
+    start = len(levels)
+    settled = zip(samples.known_usage[start:], kept[start:], divided[start:], strict=True)
+    levels += [
+        level := used if used >= level else used + (level - used) * part // whole
+        for used, part, whole in settled
+    ]
+    return (since_ns, samples.times_ns[-1] if levels else last_ns, level), levels
+
+
+@lru_cache(2)
+def _decays(last_ns: int, times_ns: tuple[int, ...]) -> tuple[Sequence[int], Sequence[int]]:
+    """The share that is left of the distance to usage at each time, as small numerators and denominators."""
+    elapsed_ns = [now_ns - before_ns for before_ns, now_ns in pairwise((last_ns, *times_ns))]
+    divisors = [gcd(DECAY_NS, each) for each in elapsed_ns]
+    return (
+        [DECAY_NS // divisor for divisor in divisors],
+        [(DECAY_NS + each) // divisor for each, divisor in zip(elapsed_ns, divisors, strict=True)],
+    )
 
 
 DECAY_NS = 100 * SECOND_NS
@@ -232,7 +295,7 @@ def _from_peaks(predict: Callable[[Sequence[int], Sequence[int]], int]) -> Predi
         interval, peak, prediction = before.interval, before.peak, before.prediction
         peaks, ordered = list(before.peaks), sorted(before.peaks)
         predictions: list[int] = []
-        for number, count, highest in samples.peaks:
+        for number, highest in samples.peaks:
             if highest is None:
                 pass
             elif number == interval:
@@ -246,7 +309,7 @@ def _from_peaks(predict: Callable[[Sequence[int], Sequence[int]], int]) -> Predi
                     if len(peaks) >= WARM_UP_PEAKS:
                         prediction = predict(peaks, ordered)
                 interval, peak = number, highest
-            predictions += [samples.request if prediction is None else prediction] * count
+            predictions.append(samples.request if prediction is None else prediction)
         return PeakState(interval=interval, peak=peak, peaks=tuple(peaks), prediction=prediction), predictions
 
     return function
@@ -273,6 +336,7 @@ n_sigma = Predictor(
     description="Mean of the node's peaks in 10 hours plus 5 standard deviations.",
     function=_from_peaks(_n_sigma),
     scope=PredictorScope.NODE,
+    by_peak=True,
 )
 """After Bashir et al., Take it to the limit: peak prediction-driven resource overcommitment in datacenters, EuroSys 2021,
 section 4: N = 5, 2 hours of warm-up, 10 hours of history."""
@@ -281,6 +345,7 @@ percentile_sum = Predictor(
     name="percentile-sum",
     description="Sum over the pods of the 99th percentile of their peaks in 10 hours.",
     function=_from_peaks(lambda peaks, ordered: ordered[-(-len(peaks) * 99 // _PERCENT) - 1]),
+    by_peak=True,
 )
 """As in the work of `n_sigma`, the RC-like predictor, after Cortez et al., Resource Central, SOSP 2017."""
 
@@ -303,7 +368,7 @@ class HistogramState(msgspec.Struct, frozen=True, kw_only=True):
     prediction: int | None = None
 
 
-@predictor("half-life-histogram", margin_percent=15)
+@predictor("half-life-histogram", margin_percent=15, by_peak=True)
 def half_life_histogram(state: State, samples: UsageSamples) -> tuple[State, Sequence[int]]:
     """The 90th percentile of a histogram whose weights halve in 24 hours, plus 15 %; renewed each hour.
 
@@ -316,14 +381,14 @@ def half_life_histogram(state: State, samples: UsageSamples) -> tuple[State, Seq
     interval, peak, count, prediction = before.interval, before.peak, before.count, before.prediction
     weights, first, base = dict(before.weights), _FIRST_BUCKETS[samples.is_memory], before.base
     predictions: list[int] = []
-    for number, sample_count, highest in samples.peaks:
+    for number, highest in samples.peaks:
         if highest is None:
             pass
         elif number == interval:
             peak = max(peak, highest)
         else:
             if interval is not None:
-                bucket = int(log(1 + peak * (_GROWTH - 1) / first) / _LOG_GROWTH)
+                bucket = _bucket(peak, first)
                 base = interval if base is None else base
                 weight = 2.0 ** ((interval - base) / HALF_LIFE_PEAKS)
                 weights[bucket] = weights.get(bucket, 0.0) + weight
@@ -331,7 +396,7 @@ def half_life_histogram(state: State, samples: UsageSamples) -> tuple[State, Seq
                 if count >= WARM_UP_PEAKS and count % _REFRESH_INTERVALS == 0:
                     prediction = _weighted_percentile(weights, first)
             interval, peak = number, highest
-        predictions += [samples.request if prediction is None else prediction] * sample_count
+        predictions.append(samples.request if prediction is None else prediction)
     state = HistogramState(
         interval=interval, peak=peak, base=base, count=count, weights=weights, prediction=prediction
     )
@@ -339,6 +404,11 @@ def half_life_histogram(state: State, samples: UsageSamples) -> tuple[State, Seq
 
 
 _LOG_GROWTH = log(_GROWTH)
+
+
+@lru_cache(1 << 14)
+def _bucket(peak: int, first: int) -> int:
+    return int(log(1 + peak * (_GROWTH - 1) / first) / _LOG_GROWTH)
 
 
 def _weighted_percentile(weights: Mapping[int, float], first: int) -> int:

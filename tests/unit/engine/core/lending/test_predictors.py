@@ -29,6 +29,7 @@ def test_the_request_is_reserved_where_usage_is_unknown_and_a_margin_is_added_be
         (ValueError("no data"), "no data"),
         ([1], "does not return one whole number for each sample"),
         ([1.5, 2], "does not return one whole number for each sample"),
+        (["1", 2], "does not return one whole number for each sample"),
     ],
 )
 def test_a_predictor_that_fails_is_named(answer: object, rule: str) -> None:
