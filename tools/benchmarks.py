@@ -184,9 +184,16 @@ def page(figures: dict[str, Any], paired: dict[str, Any] | None = None, findings
 
 def _long_runs() -> list[str]:
     """A table of the runs that take minutes, of which there are files of figures."""
-    million, sweep, joined, status, extender = (
+    million, sweep, joined, status, extender, streams = (
         json.loads((FIGURES_OF_RUNS / f"{name}.json").read_text("utf-8"))
-        for name in ("fleet-million", "fleet-sweep", "joined-110-pods", "joined-status", "extender-load")
+        for name in (
+            "fleet-million",
+            "fleet-sweep",
+            "joined-110-pods",
+            "joined-status",
+            "extender-load",
+            "joined-streams",
+        )
     )
     agent, kubelet = joined["agent"], joined["kubelet"]
     one_process = next(run for run in extender["runs"] if run["workers"] == 1)
@@ -234,6 +241,13 @@ def _long_runs() -> list[str]:
             f"48 of {status['times']} within 50 ms, the slowest 100 ms",
         ),
     ]
+    for name, what in (
+        ("logs", f"`kubectl logs` of {streams['logMiB']} MiB of short lines"),
+        ("exec", f"`kubectl exec` that writes {streams['execMB']} MB"),
+        ("copy", f"`kubectl cp` of {streams['copyMB'] // 1000} GB from a container"),
+    ):
+        ours_s, kubelet_s = (streams[node][f"{name}Seconds"] for node in ("agent", "kubelet"))
+        rows.append((f"`stream-times`: {what}", f"{ours_s} s", f"the kubelet's: {kubelet_s} s"))
     return ["", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
