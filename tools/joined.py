@@ -235,6 +235,9 @@ def joined(kind: str, server: RealAPIServer, runtime: Containerd, folder: Path) 
     with ExitStack() as stack:
         address = stack.enter_context(own_address())
         stack.callback(_remove_groups, group)
+        # The kubelet mounts its directory on itself.
+        root = folder / f"root-{kind}"
+        stack.callback(subprocess.run, ["umount", "-l", str(root)], check=False, stderr=subprocess.DEVNULL)
         for tree in trees():
             (Path(f"{tree}{group}")).mkdir(exist_ok=True)
         for name in ("cpuset.cpus", "cpuset.mems"):
@@ -245,7 +248,7 @@ def joined(kind: str, server: RealAPIServer, runtime: Containerd, folder: Path) 
         config.write_text(json.dumps(_configuration(address, group, runtime, folder)), "utf-8")
         command = [NODEWRIGHT, "kubelet"] if kind == "agent" else [f"{ASSETS}/kubelet"]
         flags = ["--hostname-override=worker", f"--node-ip={address}", f"--config={config}"]
-        flags += [f"--kubeconfig={folder}/node.kubeconfig", f"--root-dir={folder}/root-{kind}"]
+        flags += [f"--kubeconfig={folder}/node.kubeconfig", f"--root-dir={root}"]
         environment = {**os.environ, "NODEWRIGHT_SOCKET": str(folder / "agent.sock")}
         with (folder / f"{kind}.log").open("wb") as log:
             process = subprocess.Popen([*command, *flags], stdout=log, stderr=log, env=environment)
