@@ -227,7 +227,7 @@ def test_bad_requests_have_an_error(export: RunningExport) -> None:
 
 
 def test_the_exporter_is_small(kubelet: RealKubelet, export: RunningExport) -> None:
-    """Resident memory below 40 MiB after the changes of the tests before; idle CPU time below 0.2 % of a core."""
+    """Resident memory below 42 MiB after the changes of the tests before; idle CPU time below 0.2 % of a core."""
     generation = 0
     while generation != (generation := export.state().generation):
         time.sleep(6)  # What the tests before have left is removed.
@@ -238,7 +238,7 @@ def test_the_exporter_is_small(kubelet: RealKubelet, export: RunningExport) -> N
     after = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
     share = (after - before) / ticks / idle_s
     print(f"resident: {resident_mib:.1f} MiB, idle: {share:.2%} of a core")
-    assert resident_mib < 40
+    assert resident_mib < 42
     assert share < 0.005
 
 
