@@ -6,11 +6,11 @@ import pytest
 
 from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.assembled_nodes import (
-    node_images,
     DEFAULT_CONFIGURATION,
     NodeDefaults,
     NodeEntry,
     assembled_nodes,
+    node_images,
 )
 from nodewright.model.errors import InputError
 from nodewright.model.values.quantity import Quantity
