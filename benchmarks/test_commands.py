@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
+from tests.support.large_cluster import serve_large_cluster
 
 PODS_OF_A_CLUSTER = 10_000
 PODS_OF_A_LARGE_CLUSTER = 100_000
@@ -142,6 +143,31 @@ def test_pods_of_a_large_cluster_as_json(
     pedantic(nodewright, args=arguments_for(command, large_cluster), rounds=1)
     most_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     benchmark.extra_info["largest_so_far_mib"] = max(most_kib, before_kib) // 1024
+
+
+def test_admit_over_5000_nodes_of_a_cluster(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
+    """Notes the CPU time of the command: the API server is a process of its own."""
+    if "NODEWRIGHT_BENCH_LARGE" not in os.environ:
+        pytest.skip("NODEWRIGHT_BENCH_LARGE is not set: lists of 430 MB")
+    path = written(tmp_path / "pod.json", [pod("new", "4", "8Gi", guaranteed=True)])
+    kubeconfig = tmp_path / "kubeconfig"
+    with serve_large_cluster(5_000, PODS_OF_A_LARGE_CLUSTER) as server:
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "current-context": "large",
+                    "contexts": [{"name": "large", "context": {"cluster": "large", "user": "large"}}],
+                    "clusters": [{"name": "large", "cluster": {"server": server}}],
+                    "users": [{"name": "large", "user": {}}],
+                }
+            )
+        )
+        arguments = ("admit", "-f", path, "--node", "nodes", "--kubeconfig", str(kubeconfig))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        pedantic: Any = benchmark.pedantic
+        pedantic(nodewright, args=arguments, rounds=1)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    benchmark.extra_info["cpu_s"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_lint_of_workloads_on_a_node(benchmark: BenchmarkFixture, tmp_path: Path) -> None:

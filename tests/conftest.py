@@ -5,6 +5,7 @@
 """
 
 import gc
+import os
 import signal
 import sys
 from collections import defaultdict
@@ -75,12 +76,19 @@ class ModuleWithOptionalPackages(pytest.Module):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None]:
-    """Skips a test that imports an optional package while it runs."""
+    """Skips a test that imports an optional package while it runs; fails one that leaves the process at another priority.
+
+    Tests after it, the races among them, would run beside others with an advantage.
+    """
+    before = os.getpriority(os.PRIO_PROCESS, 0)
     try:
         yield
     except ModuleNotFoundError as error:
         skip_without(error)
         raise
+    if (after := os.getpriority(os.PRIO_PROCESS, 0)) != before:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
+        pytest.fail(f"the test left the priority of the process at {after}; it was {before}")
 
 
 @pytest.hookimpl(wrapper=True)

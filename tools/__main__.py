@@ -89,6 +89,9 @@ TOOLS = {
     "pressure": Tool("pressure:main", "race the agent with pods that grow", as_root=True),
     "joined": Tool("joined:measure_joined", "measure the joined agent beside the real kubelet", as_root=True),
     "status-times": Tool("joined:measure_status_times", "measure the delay of statuses", as_root=True),
+    "stream-times": Tool(
+        "joined:measure_streams", "measure kubectl logs, exec and cp beside the kubelet", as_root=True
+    ),
     "node-conformance": Tool(
         "node_conformance:main", "write the page of the conformance suite: OURS [KUBELET]"
     ),

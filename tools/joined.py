@@ -1,4 +1,4 @@
-"""The joined agent beside the real kubelet, on the same API server and containerd: `python -m tools joined`, `status-times`.
+"""The joined agent beside the real kubelet, on the same API server and containerd: `python -m tools joined`, `status-times`, `stream-times`.
 
 Measures how long a bound pod takes to run, how late the end of a container is known in the API, how long 110 pods take and
 how late the Lease is renewed meanwhile, and what 10 pods cost while nothing happens. Writes docs/figures/joined.json;
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -235,6 +235,9 @@ def joined(kind: str, server: RealAPIServer, runtime: Containerd, folder: Path) 
     with ExitStack() as stack:
         address = stack.enter_context(own_address())
         stack.callback(_remove_groups, group)
+        # The kubelet mounts its directory on itself.
+        root = folder / f"root-{kind}"
+        stack.callback(subprocess.run, ["umount", "-l", str(root)], check=False, stderr=subprocess.DEVNULL)
         for tree in trees():
             (Path(f"{tree}{group}")).mkdir(exist_ok=True)
         for name in ("cpuset.cpus", "cpuset.mems"):
@@ -245,7 +248,7 @@ def joined(kind: str, server: RealAPIServer, runtime: Containerd, folder: Path) 
         config.write_text(json.dumps(_configuration(address, group, runtime, folder)), "utf-8")
         command = [NODEWRIGHT, "kubelet"] if kind == "agent" else [f"{ASSETS}/kubelet"]
         flags = ["--hostname-override=worker", f"--node-ip={address}", f"--config={config}"]
-        flags += [f"--kubeconfig={folder}/node.kubeconfig", f"--root-dir={folder}/root-{kind}"]
+        flags += [f"--kubeconfig={folder}/node.kubeconfig", f"--root-dir={root}"]
         environment = {**os.environ, "NODEWRIGHT_SOCKET": str(folder / "agent.sock")}
         with (folder / f"{kind}.log").open("wb") as log:
             process = subprocess.Popen([*command, *flags], stdout=log, stderr=log, env=environment)
@@ -268,10 +271,11 @@ def _configuration(address: str, group: str, runtime: Containerd, folder: Path) 
         "makeIPTablesUtilChains": False,
         "containerRuntimeEndpoint": runtime.endpoint,
         "podLogsDir": str(folder / "logs"),
+        "containerLogMaxSize": "100Mi",
         "evictionHard": {"memory.available": "50Mi"},
         "imageGCHighThresholdPercent": 100,
         "maxPods": 120,
-        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
     }
 
@@ -303,32 +307,46 @@ def measure_joined() -> int:
     parser.add_argument("--idle-seconds", type=float, default=60)
     parser.add_argument("--figures", type=Path, default=FIGURES)
     options = parser.parse_args()
+    return _measure_each(
+        options.figures,
+        ("agent", "kubelet"),
+        lambda node, _: measured(node, options.times, options.many, options.idle_pods, options.idle_seconds),
+        {"times": options.times, "pods": options.many},
+    )
+
+
+def _measure_each(
+    path: Path,
+    kinds: Iterable[str],
+    measure: Callable[[Node, Containerd], dict[str, Any]],
+    about: dict[str, Any],
+) -> int:
+    """Measures one kind of node after the other, each with an API server and a containerd of its own; writes the figures."""
     if missing := missing_parts():
         print(f"needs {missing}", file=sys.stderr)
         return 0
     # What is stopped by a signal leaves nothing either.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     figures: dict[str, Any] = {}
-    for kind in ("agent", "kubelet"):
+    for kind in kinds:
         with ExitStack() as stack:
             folder = Path(tempfile.mkdtemp(prefix="nodewright-joined-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            server = stack.enter_context(real_api_server(folder, checks_rights=True))
+            # The host's name is known here only.
+            flags = ["--kubelet-preferred-address-types=InternalIP"]
+            server = stack.enter_context(real_api_server(folder, checks_rights=True, flags=flags))
             server.write_kubeconfig(folder / "node.kubeconfig", NODE_TOKEN)
             runtime = stack.enter_context(Containerd())
             node = stack.enter_context(joined(kind, server, runtime, folder))
-            figures[kind] = measured(
-                node, options.times, options.many, options.idle_pods, options.idle_seconds
-            )
+            figures[kind] = measure(node, runtime)
             print(kind, figures[kind], flush=True)
+    figures |= about
     figures |= {
-        "times": options.times,
-        "pods": options.many,
         "commit": commit(),
         "date": time.strftime("%Y-%m-%d"),
         "loadAverage": round(os.getloadavg()[1], 1),
     }
-    options.figures.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    path.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
     return 0
 
 
@@ -499,29 +517,56 @@ def measure_status_times() -> int:
     parser.add_argument("--kinds", nargs="+", default=["agent", "kubelet"])
     parser.add_argument("--figures", type=Path, default=STATUS_FIGURES)
     options = parser.parse_args()
-    if missing := missing_parts():
-        print(f"needs {missing}", file=sys.stderr)
-        return 0
-    # What is stopped by a signal leaves nothing either.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    figures: dict[str, Any] = {}
-    for kind in options.kinds:
-        with ExitStack() as stack:
-            folder = Path(tempfile.mkdtemp(prefix="nodewright-status-"))
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            server = stack.enter_context(real_api_server(folder, checks_rights=True))
-            server.write_kubeconfig(folder / "node.kubeconfig", NODE_TOKEN)
-            runtime = stack.enter_context(Containerd())
-            node = stack.enter_context(joined(kind, server, runtime, folder))
-            parts = stack.enter_context(followed(server, runtime))
-            figures[kind] = measured_status_times(node, parts, options.times)
-            print(kind, figures[kind], flush=True)
-    figures |= {
-        "unit": "milliseconds",
-        "times": options.times,
-        "commit": commit(),
-        "date": time.strftime("%Y-%m-%d"),
-        "loadAverage": round(os.getloadavg()[1], 1),
+
+    def measure(node: Node, runtime: Containerd) -> dict[str, Any]:
+        with followed(node.server, runtime) as sources:
+            return measured_status_times(node, sources, options.times)
+
+    about = {"unit": "milliseconds", "times": options.times}
+    return _measure_each(options.figures, options.kinds, measure, about)
+
+
+STREAM_FIGURES = ROOT / "docs" / "figures" / "joined-streams.json"
+_LOG_MIB, _EXEC_MB, _COPY_MB = 10, 100, 1000
+_LINE = "line of a log that is short"
+
+
+def measured_streams(node: Node) -> dict[str, Any]:
+    """How long kubectl takes through the API server: a log of short lines, the output of a process, a file from a container."""
+    lines = _LOG_MIB * 1024**2 // (len(_LINE) + 1)
+    # kubectl cp starts tar in the container.
+    commands = f"/bin/busybox ln -sf /bin/busybox /bin/tar; /bin/busybox yes '{_LINE}' | /bin/busybox head -n {lines}; {_SLEEPS}"
+    node.create("talks", commands)
+    until((node.out / "talks").exists, "the log is written")
+    with (node.out / "large").open("wb") as large:
+        large.truncate(_COPY_MB * 10**6)
+    target = node.out / "copy"
+    return {
+        "logsSeconds": _kubectl_s(node, "logs", "talks"),
+        "execSeconds": _kubectl_s(
+            node, "exec", "talks", "--", "/bin/busybox", "head", "-c", str(_EXEC_MB * 10**6), "/dev/zero"
+        ),
+        "copySeconds": _kubectl_s(node, "cp", "talks:/out/large", str(target)),
+        "bytesCopied": target.stat().st_size,
     }
-    options.figures.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
-    return 0
+
+
+def _kubectl_s(node: Node, *arguments: str) -> float:
+    """The shortest of three times, in seconds."""
+    flags = [f"--server=https://127.0.0.1:{node.server.port}", "--insecure-skip-tls-verify", "--token=admin"]
+    taken = []
+    for _ in range(3):
+        began_s = time.monotonic()
+        subprocess.run([f"{ASSETS}/kubectl", *flags, *arguments], stdout=subprocess.DEVNULL, check=True)
+        taken.append(time.monotonic() - began_s)
+    return round(min(taken), 2)
+
+
+def measure_streams() -> int:
+    """Measures both, one after the other, and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kinds", nargs="+", default=["agent", "kubelet"])
+    parser.add_argument("--figures", type=Path, default=STREAM_FIGURES)
+    options = parser.parse_args()
+    about = {"logMiB": _LOG_MIB, "execMB": _EXEC_MB, "copyMB": _COPY_MB}
+    return _measure_each(options.figures, options.kinds, lambda node, _: measured_streams(node), about)

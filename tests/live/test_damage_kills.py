@@ -180,7 +180,10 @@ class Machine:
                     self.agent.client.delete(
                         "api", "v1", "namespaces", "default", "pods", pod["metadata"]["name"]
                     )
-        self.agent.wait_until(lambda: self.agent.is_ready() and not self.agent.pods())
+        # Logs of pods whose records were damaged are removed every ten seconds.
+        self.agent.wait_until(
+            lambda: self.agent.is_ready() and not self.agent.pods() and not list(self.root.glob("logs/*"))
+        )
         self.agent.kill()
         levels = [*self.cgroups.children(self.cgroups.root)]
         paths = [path for level in levels for path in (level, *self.cgroups.children(level))]

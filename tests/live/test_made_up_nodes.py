@@ -82,7 +82,9 @@ def remove_pod(server: RealAPIServer, name: str, kubelet: RealKubelet) -> None:
 def holdings(content: bytes, uids: Collection[str]) -> dict[str, Any]:
     """What the containers of the pods hold by a state file; the kubelet writes blocks of memory in any order."""
     state = json.loads(content)
-    by_uid = (state.get("data") or state).get("entries") or {}
+    data = state.get("data") or state
+    # The CPU manager's is text, for its checksum.
+    by_uid = (json.loads(data) if isinstance(data, str) else data).get("entries") or {}
     return {
         uid: {
             name: sorted(held, key=str) if isinstance(held, list) else held for name, held in by_name.items()

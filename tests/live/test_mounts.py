@@ -15,7 +15,8 @@ from pathlib import Path
 from nodewright.agent.host.volumes import KernelMounter, mount_points_below
 from nodewright.agent.host.volumes import Volumes
 
-root = Path(sys.argv[1])
+root = Path(sys.argv[1]) / "other\x0b line"
+root.mkdir()
 mounts = KernelMounter()
 volumes = Volumes(root, mounts)
 fast = volumes.set_up_empty_dir("u", {"name": "fast one", "emptyDir": {"medium": "Memory"}}, 7, 1 << 20)

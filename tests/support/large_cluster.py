@@ -1,7 +1,13 @@
 """The objects of a large cluster as an API server sends them: nodes of a few machine types, and pods of controllers."""
 
+import json
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 Document = dict[str, Any]
 _SHAPES = ((16, 64), (32, 128), (64, 256), (96, 384))
@@ -143,3 +149,58 @@ def pod_document(number: int, node: str, random: Random) -> Document:
         },
         "status": status,
     }
+
+
+@contextmanager
+def serve_large_cluster(node_count: int, pod_count: int) -> Iterator[str]:
+    """The address of an API server in a process of its own that lists these nodes and pods in pages and has nothing else."""
+    random = Random(1)
+    lists = {
+        "/api/v1/nodes": [json.dumps(node_document(number)) for number in range(node_count)],
+        "/api/v1/pods": [
+            json.dumps(pod_document(number, f"node-{number % node_count}", random))
+            for number in range(pod_count)
+        ],
+    }
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_ListHandler,), {"lists": lists}))
+    process = multiprocessing.get_context("fork").Process(target=server.serve_forever, daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        process.kill()
+        process.join()
+        server.server_close()
+
+
+class _ListHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    lists: dict[str, list[str]]
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        objects = self.lists.get(address.path)
+        if objects is None:
+            self._answer(404, '{"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}')
+            return
+        query = parse_qs(address.query)
+        start = int(query.get("continue", ["0"])[0])
+        end = start + int(query.get("limit", [str(len(objects))])[0])
+        metadata = {"resourceVersion": "9"} | ({"continue": str(end)} if end < len(objects) else {})
+        kind = "NodeList" if address.path.endswith("nodes") else "PodList"
+        items = ",".join(objects[start:end])
+        self._answer(
+            200,
+            f'{{"kind": "{kind}", "apiVersion": "v1", "metadata": {json.dumps(metadata)}, "items": [{items}]}}',
+        )
+
+    def _answer(self, status: int, text: str) -> None:
+        content = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)

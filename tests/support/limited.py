@@ -25,6 +25,7 @@ class LimitedRun(NamedTuple):
     """Exit code; negative for a signal: -24 is SIGXCPU."""
     output: str
     max_bytes: int
+    """The memory beside that of the process that forked it."""
 
     @property
     def is_bounded(self) -> bool:
@@ -62,6 +63,8 @@ def run_limited(arguments: Sequence[str], output: Path) -> LimitedRun:
         finally:
             sys.stderr.flush()
             os._exit(code)
+    own_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     _, status, usage = os.wait4(pid, 0)
     text = output.read_text("utf-8", "replace")
-    return LimitedRun(os.waitstatus_to_exitcode(status), text, usage.ru_maxrss << 10)
+    # What the tests before have left is the fork's, too.
+    return LimitedRun(os.waitstatus_to_exitcode(status), text, (usage.ru_maxrss << 10) - own_bytes)

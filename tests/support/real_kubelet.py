@@ -157,13 +157,14 @@ class RealKubelet:
         # The runtime has made groups in the hierarchies that the kubelet does not use as well.
         tops = [hierarchy / self.cgroup.strip("/") for hierarchy in _V1.iterdir()]
         for top in filter(Path.is_dir, tops):
-            for procs in top.rglob("cgroup.procs"):
-                for pid in procs.read_text().split():
-                    with suppress(ProcessLookupError):
-                        os.kill(int(pid), signal.SIGKILL)
+            for group, _, _ in os.walk(top):
+                with suppress(OSError):  # The runtime may remove the group meanwhile.
+                    for pid in Path(group, "cgroup.procs").read_text().split():
+                        with suppress(ProcessLookupError):
+                            os.kill(int(pid), signal.SIGKILL)
         for top in filter(Path.is_dir, tops):
-            for place in (*sorted(filter(Path.is_dir, top.rglob("*")), reverse=True), top):
-                _remove_cgroup(place)
+            for place, _, _ in os.walk(top, topdown=False):
+                _remove_cgroup(Path(place))
         for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
             if (mount := line.split()[4]).startswith(str(self.root)):  # It mounts its directory on itself.
                 subprocess.run(["umount", "-l", mount], check=False)

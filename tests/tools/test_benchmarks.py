@@ -40,10 +40,10 @@ def test_a_row_has_the_shortest_and_the_median_and_a_pod_its_mean() -> None:
         "rows": {last.test: [0.2, 0.1], other.test: [0.3, 0.2]},
     }
     lines = [line for line in page(figures, paired).splitlines() if line.startswith("| ")]
-    fleets = lines.index("| Fleets (`python -m tools bench-fleet million`) | took | target |")
-    assert [line.count("|") for line in lines[fleets:]] == [4] * len(lines[fleets:])
-    assert lines[fleets + 2].startswith("| 1,000,000 pods on 10,000 nodes | ")
-    assert lines[1:fleets] == [
+    runs = lines.index("| Runs of minutes (`python -m tools ...`) | took | target |")
+    assert [line.count("|") for line in lines[runs:]] == [4] * len(lines[runs:])
+    assert lines[runs + 2].startswith("| `bench-fleet million`: 1,000,000 pods on 10,000 nodes | ")
+    assert lines[1:runs] == [
         f"| {first.workload} | {first.kubelet} | mean 0.200 ms | 0.100 ms |  |  | {first.target} |",
         f"| {other.workload} | {other.kubelet} |  |  | 300.0 ms | 200.0 ms | {other.target} |",
         f"| {last.workload} |  | 250.0 ms | 500.0 ms | 200.0 ms | 100.0 ms | {last.target} |",

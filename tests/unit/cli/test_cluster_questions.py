@@ -18,7 +18,10 @@ from tests.support.example_cluster import (
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer
 
 from nodewright.cli.app import run
+from nodewright.cli.cluster.cluster_answers import cluster_sources
+from nodewright.cluster.objects.all_nodes import AllNodes
 from nodewright.documents.output.terminal import ERROR, NO, UNSCHEDULABLE, USAGE, YES
+from nodewright.model.kubernetes.node_profile import ReadSource
 
 RESTARTED = {
     "restartPolicy": "Never",
@@ -100,6 +103,21 @@ def test_nodes_are_grouped_by_when_they_take_the_pod(
     assert text in printed.out
     assert "context shop: 2 nodes, 4 pods" in printed.err
     assert "/configz of 1 kubelet: not read" in printed.err
+
+
+def test_failures_of_many_kinds_are_shown_in_a_few_lines() -> None:
+    failures = {
+        f"node-{number}": ReadSource(
+            name="/configz", error=f"dial 10.0.0.{number // 2}: refused", assumed="defaults"
+        )
+        for number in range(15)
+    }
+    cluster = AllNodes(nodes=(), pods={}, configurations={}, topologies={}, failures=failures)
+    _, _, *lines = cluster_sources(cluster, "")
+    assert [line.name for line in lines[:5]] == ["/configz of 2 kubelets"] * 5
+    assert [(line.name, line.error) for line in lines[5:]] == [
+        ("/configz of 5 more kubelets", "dial 10.0.0.5: refused; others for other reasons")
+    ]
 
 
 def test_what_the_scheduler_heeds_is_named(

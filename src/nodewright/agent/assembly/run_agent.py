@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -49,7 +49,7 @@ from nodewright.agent.observe.usage_samples import UsageSampler
 from nodewright.agent.pods.cgroup_reconcile import run_cgroup_reconciler
 from nodewright.agent.pods.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.effect_runner import EffectRunner
-from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
+from nodewright.agent.pods.log_rotation import LogRotatePolicy, remove_logs_of_removed_pods, rotate_logs
 from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import serve_agent_api, serve_on_demand
 from nodewright.agent.serving.api_objects import NodeSystemInfo
@@ -74,6 +74,7 @@ from nodewright.model.kubernetes.kubelet_configuration import KubeletConfigurati
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
+from nodewright.model.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.model.reasons.reason import kubelet_start_error
 from nodewright.model.reasons.verdict import Refused
 from nodewright.predict.replay.scenario_journal import JournalEncoder
@@ -364,12 +365,16 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         "reconcile the cgroups",
         partial(run_cgroup_reconciler, lambda: loop.state, cgroups, event_recorder.record, clock),
     )
-    on_error, clean_up = partial(event_recorder.record_warning, "LogNotRotated"), []
-    if loop.effect_runner.log_links is not None:
-        clean_up.append(loop.effect_runner.log_links.remove_dead)
+    on_error = partial(event_recorder.record_warning, "LogNotRotated")
     log_root, policy = parts.agent_interface.log_root, parts.log_rotate_policy
+
+    def remove_unused_logs(pods: Iterable[RuntimePodStatus]) -> None:
+        remove_logs_of_removed_pods(log_root, pods, partial(_known_uids, loop))
+        if loop.effect_runner.log_links is not None:
+            loop.effect_runner.log_links.remove_dead(pods)
+
     yield BackgroundTask(
-        "rotate logs", partial(rotate_logs, runtime, log_root, policy, clock, on_error, *clean_up)
+        "rotate logs", partial(rotate_logs, runtime, log_root, policy, clock, on_error, remove_unused_logs)
     )
     if parts.runtime_parts.image_manager is not None:
         yield BackgroundTask("collect unused images", parts.runtime_parts.image_manager.run)
@@ -397,6 +402,12 @@ def _claim_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         on_error = partial(event_recorder.record_warning, "FailedUnprepareDynamicResources")
         run = partial(manager.run, on_error)
         yield BackgroundTask("give back the claims of pods that are gone", run)
+
+
+def _known_uids(loop: AgentLoop) -> Collection[str] | None:
+    """The pods that the agent has a record of; None as long as not every source has listed its pods."""
+    state = loop.state
+    return None if state.unready_sources or state.waiting_pods else {*state.pods, *state.orphans}
 
 
 def _active_pods(loop: AgentLoop) -> list[Pod]:

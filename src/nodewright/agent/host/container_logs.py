@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
+from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -141,7 +142,8 @@ def _seek_tail(file: BinaryIO, tail: int | None) -> None:
 def _line_starts(text: bytes, *, is_whole: bool) -> list[int]:
     """The offsets of lines that do not continue the line before."""
     starts, offset, is_continued = [], 0, not is_whole
-    for line in text.splitlines(keepends=True):
+    # By newlines alone: a progress bar has carriage returns in its lines.
+    for line in BytesIO(text):
         if not is_continued:
             starts.append(offset)
         words = line.split(b" ", 3)

@@ -398,8 +398,8 @@ class KernelMounter:
 def mount_points_below(directory: Path) -> list[str]:
     """The mount points at a directory and below it, outer before inner."""
     with host_errors("read", "/proc/self/mountinfo"):
-        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
-    mount_points = [_unescaped(line.split(" ")[4]) for line in lines]
+        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").split("\n")
+    mount_points = [_unescaped(line.split(" ")[4]) for line in lines if line]
     root = str(directory)
     return sorted(path for path in mount_points if path == root or path.startswith(f"{root}/"))
 

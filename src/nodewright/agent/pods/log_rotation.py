@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -125,6 +125,26 @@ def _remove_unused_logs(pods: Iterable[RuntimePodStatus], log_root: Path) -> Non
                 attempt = path.name.partition(".")[0]
                 if attempt.isdecimal() and int(attempt) < container.attempt:
                     run_host_operation("remove log", path, partial(path.unlink, missing_ok=True))
+
+
+def remove_logs_of_removed_pods(
+    log_root: Path, pods: Iterable[RuntimePodStatus], known_uids: Callable[[], Collection[str] | None]
+) -> None:
+    """Removes the log directories of pods that neither the runtime nor the agent has, as after the loss of a record.
+
+    ``known_uids`` is None as long as not every source has listed its pods.
+    Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_gc.go, evictPodLogsDirectories.
+    Errors:  HostError.
+    """
+    # Listed before the pods: the directory of a pod is younger than its record.
+    directories = [path for path in log_root.glob("*_*_*") if path.is_dir() and not path.is_symlink()]
+    uids = known_uids()
+    if uids is None:
+        return
+    kept = {*uids, *(pod.uid for pod in pods)}
+    for path in directories:
+        if path.name.rpartition("_")[2] not in kept:
+            run_host_operation("remove", path, partial(shutil.rmtree, path))
 
 
 def log_directory(log_root: Path, namespace: str, name: str, uid: str) -> Path:

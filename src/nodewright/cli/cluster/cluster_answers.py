@@ -165,6 +165,10 @@ def print_sources(session: ClusterSession, sources: tuple[ReadSource, ...]) -> N
             print_message(f"warning: {source.name}: not read: {source.error}; assumed: {source.assumed}")
 
 
+_SHOWN_FAILURES = 5
+"""Kinds of failures that are shown each in a line: an error often names the address of its kubelet."""
+
+
 def cluster_sources(cluster: AllNodes, time: str) -> Iterator[ReadSource]:
     """What was read of all nodes, and what could not be read."""
     yield ReadSource(name=counted(len(cluster.nodes), "node"), time=time)
@@ -176,8 +180,14 @@ def cluster_sources(cluster: AllNodes, time: str) -> Iterator[ReadSource]:
         if objects:
             yield ReadSource(name=f"{counted(len(objects), name)}{where}", time=time)
     failures = Counter((source.error, source.assumed) for source in cluster.failures.values())
-    for (error, assumed), count in failures.items():
+    for (error, assumed), count in failures.most_common(_SHOWN_FAILURES):
         yield ReadSource(name=f"/configz of {counted(count, 'kubelet')}", error=error, assumed=assumed)
+    others = failures.most_common()[_SHOWN_FAILURES:]
+    if others:
+        (error, assumed), _ = others[0]
+        count = sum(count for _, count in others)
+        error += "; others for other reasons" if len(others) > 1 else ""
+        yield ReadSource(name=f"/configz of {counted(count, 'more kubelet')}", error=error, assumed=assumed)
 
 
 _USAGE = "/stats/summary of the kubelet"

@@ -289,14 +289,16 @@ async def _configurations(
     If the first kubelets all fail in the same way, as where the right to nodes/proxy is missing, no other is tried.
     """
     answers: dict[str, bytes] = {}
-    errors: dict[str, ApiError] = {}
+    errors: dict[str, str] = {}
     contents: dict[bytes, bytes] = {}
 
     async def read(name: str) -> None:
+        path = proxy_path(name, "configz")
         try:
-            answer = await reader.get(proxy_path(name, "configz"))
+            answer = await reader.get(path)
         except ApiError as error:
-            errors[name] = error
+            # Without the node's name, so that equal failures are one.
+            errors[name] = str(error).replace(path, proxy_path("NODE", "configz"))
         else:
             answers[name] = contents.setdefault(answer, answer)
 
@@ -306,13 +308,11 @@ async def _configurations(
         batch, remaining = remaining[:size], remaining[size:]
         await asyncio.gather(*map(read, batch))
         show(_progress_text("kubelet configurations", len(answers), len(remaining)))
-    texts_of_errors = {name: str(error) for name, error in errors.items()}
-    texts_of_errors |= {node.name: _NOT_READY for node in nodes if not node.is_ready}
     if remaining:
-        texts_of_errors |= dict.fromkeys(remaining, str(next(iter(errors.values()))))
+        errors |= dict.fromkeys(remaining, next(iter(errors.values())))
+    errors |= {node.name: _NOT_READY for node in nodes if not node.is_ready}
     failures = {
-        name: ReadSource(name=CONFIGZ, error=error, assumed=WITHOUT_CONFIGZ)
-        for name, error in texts_of_errors.items()
+        name: ReadSource(name=CONFIGZ, error=error, assumed=WITHOUT_CONFIGZ) for name, error in errors.items()
     }
     return answers, failures
 

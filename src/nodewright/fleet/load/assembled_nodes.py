@@ -88,14 +88,14 @@ def node_release(status: Mapping[str, Any]) -> str:
 
 
 def node_images(status: Mapping[str, Any]) -> dict[str, int]:
-    """The images in a node's status: sizes in bytes, by name; those without a size do not count."""
+    """The images in a node's status: sizes in bytes, by name; those without a size of 63 bits do not count."""
     images = status.get("images")
     sizes: dict[str, int] = {}
     for image in images if isinstance(images, list) else ():
         names, size = (
             (image.get("names"), image.get("sizeBytes")) if isinstance(image, dict) else (None, None)
         )
-        if isinstance(names, list) and isinstance(size, int):
+        if isinstance(names, list) and isinstance(size, int) and 0 <= size <= INT64_MAX:
             sizes |= {name: size for name in names if isinstance(name, str)}
     return sizes
 

@@ -74,3 +74,10 @@ def test_the_last_lines_are_found_however_many_they_are(log: Path, tail: int) ->
     expected = [*numbers, "abc"][max(0, COUNT + 1 - tail) :]
     text = b"".join(read_log(log, LogOptions(tail_lines=tail))).decode()
     assert text.split("\n")[:-1] == expected
+
+
+def test_carriage_returns_end_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    prefix = PART.replace(" P ", " F ")
+    path.write_bytes(f"{prefix}first\n{prefix}10 %\r20 %\r100 %\n{prefix}last\n".encode())
+    assert b"".join(read_log(path, LogOptions(tail_lines=2))) == b"10 %\r20 %\r100 %\nlast\n"

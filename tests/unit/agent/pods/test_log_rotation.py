@@ -13,6 +13,7 @@ from nodewright.agent.pods.log_rotation import (
     LogLinks,
     LogRotatePolicy,
     log_directory,
+    remove_logs_of_removed_pods,
     rotate_logs,
     rotate_once,
 )
@@ -282,3 +283,19 @@ def test_dead_links_to_other_places_and_files_are_left_alone(tmp_path: Path) -> 
     (bench.directory / "file.log").write_text("kept")
     bench.links.remove_dead(())
     assert bench.names == ["file.log", "other-1.log"]
+
+
+def test_logs_of_pods_that_nobody_has_are_removed(tmp_path: Path) -> None:
+    for name in ("default_web_a", "default_web_b", "default_web_c", "other"):
+        (tmp_path / name / "main").mkdir(parents=True)
+    (tmp_path / "default_web_d").symlink_to(tmp_path / "other")
+    pods = [RuntimePodStatus(uid="a", name="web", namespace="default")]
+    remove_logs_of_removed_pods(tmp_path, pods, lambda: None)
+    assert len(list(tmp_path.iterdir())) == 5
+    remove_logs_of_removed_pods(tmp_path, pods, lambda: {"b"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "default_web_a",
+        "default_web_b",
+        "default_web_d",
+        "other",
+    ]

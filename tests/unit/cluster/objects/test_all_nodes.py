@@ -34,7 +34,7 @@ class FakeReader:
         assert query is None
         self.requests.append(path)
         if isinstance(self.configz, ApiError):
-            raise self.configz
+            raise ApiError("GET", path, "403 Forbidden", status=self.configz.status)
         return json.dumps(self.configz).encode()
 
     async def list_pages(self, path: str, **selection: Any) -> AsyncIterator[ObjectPage]:
@@ -130,7 +130,9 @@ def test_kubelets_are_not_asked_on_if_none_answers() -> None:
     cluster = read(fake)
     assert len(fake.requests) == 3
     assert len(cluster.failures) == 40
-    assert {failure.error for failure in cluster.failures.values()} == {"GET /configz: 403 Forbidden"}
+    assert {failure.error for failure in cluster.failures.values()} == {
+        "GET /api/v1/nodes/NODE/proxy/configz: 403 Forbidden"
+    }
 
 
 def test_nodes_that_are_not_ready_are_not_asked() -> None:

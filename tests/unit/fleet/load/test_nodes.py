@@ -10,6 +10,7 @@ from nodewright.fleet.load.assembled_nodes import (
     NodeDefaults,
     NodeEntry,
     assembled_nodes,
+    node_images,
 )
 from nodewright.model.errors import InputError
 from nodewright.model.values.quantity import Quantity
@@ -120,3 +121,9 @@ def test_a_shape_that_does_not_fit_is_reported_with_the_node_and_its_location() 
         InputError, match=r"nodes.yaml:7, Node n1: status.capacity\[cpu\]: .* vm-4 has 4 CPUs"
     ):
         assembled_nodes([wrong], NodeDefaults(rules=parse_shape_rules(["label:type"])))
+
+
+@pytest.mark.parametrize("size", [-1, 2**63, 10**400, "1", None])
+def test_an_image_of_an_impossible_size_does_not_count(size: object) -> None:
+    images = [{"names": ["a"], "sizeBytes": size}, {"names": ["b"], "sizeBytes": 2**63 - 1}]
+    assert node_images({"images": images}) == {"b": 2**63 - 1}

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path, PurePosixPath
 
 from nodewright.agent.host.ports import RuntimeFacts
@@ -215,9 +216,11 @@ def _log_tail(path: Path) -> str:
     """The last lines of a log, without the prefix of each record."""
     try:
         # Prefixes are some 40 bytes long.
-        lines = _tail(path, _LOG_BYTES + 64 * _LOG_LINES).splitlines(keepends=True)
+        text = _tail(path, _LOG_BYTES + 64 * _LOG_LINES)
     except OSError as error:
         return f"Error on reading termination message from logs: {error}"
+    # Only newlines end a record; its text may have carriage returns and other ends of lines.
+    lines = StringIO(text, newline="\n").readlines()
     text = "".join(_log_text(line) for line in lines[-_LOG_LINES:])
     return text.encode()[-_LOG_BYTES:].decode(errors="ignore")
 

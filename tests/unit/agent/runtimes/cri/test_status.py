@@ -49,6 +49,8 @@ def test_a_container_leaves_its_last_word_or_else_its_log(tmp_path: Path) -> Non
     )
     assert container_facts(exited(path, log), SANDBOX, "").message == "one\ntwo\n"
     assert container_facts(exited(path, log, exit_code=0), SANDBOX, "").message == ""
+    log.write_bytes("2026-01-01T00:00:00Z stdout F 10 %\r100 %\u2028done\n".encode())
+    assert container_facts(exited(path, log), SANDBOX, "").message == "10 %\r100 %\u2028done\n"
     path.write_text("x" * 5000 + "the end")
     container_status = container_facts(exited(path, log, message="OCI says no"), SANDBOX, "")
     assert container_status.message == "OCI says no: " + "x" * 4089 + "the end"
