@@ -87,6 +87,7 @@ ELSEWHERE = {
     "node export --nrt --node examples/worker-3/from-the-cluster.yaml": 0,
     "fleet run --nodes examples/fleet/nodes.yaml --pods examples/fleet/pods.yaml": 3,
     "fleet capacity -f examples/fleet/probe.yaml --nodes examples/fleet/nodes.yaml": 0,
+    "fleet generate --nodes 3 --pods 5 --nodes-file /nowhere/n.csv --pods-file /nowhere/p.csv": 1,
     "fleet minimise --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv": 0,
     "evict --live --node vm-4": 1,
     "lint -f examples/lint/shop.yaml --diff": 3,
@@ -299,6 +300,14 @@ def test_the_readme_of_the_package_has_no_relative_link() -> None:
     text = package_readme((ROOT / "README.md").read_text("utf-8"))
     assert re.findall(r"\]\((?!https?:)", text) == []
     assert "Ask your node before the scheduler does" in text
+
+
+def test_other_systems_run_every_subcommand() -> None:
+    pages = {
+        path.stem.removeprefix("nodewright-") for path in (ROOT / "packaging/man").glob("nodewright-*.1")
+    }
+    started = {"-".join(line.split()[:count]) for line in ELSEWHERE for count in (1, 2)}
+    assert pages - started == set()
 
 
 @pytest.mark.slow

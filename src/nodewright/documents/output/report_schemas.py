@@ -176,7 +176,7 @@ def _field_texts(hint: Any) -> dict[str, str]:
     """The texts below the fields of a class and of the classes from which it inherits them."""
     texts: dict[str, str] = {}
     for base in reversed(hint.__mro__):
-        if "__annotations__" not in vars(base):
+        if base is msgspec.Struct or not issubclass(base, msgspec.Struct):
             continue
         body = _classes(base.__module__)[base.__name__].body
         for field, text in pairwise(body):

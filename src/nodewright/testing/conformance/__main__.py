@@ -1,7 +1,8 @@
-"""`python -m nodewright.testing.conformance judge ANSWERS [VECTORS]...`: judges anyone's answers to recorded questions.
+"""`python -m nodewright.testing.conformance judge [--release R] ANSWERS [VECTORS]...`: judges anyone's answers to recorded questions.
 
 ANSWERS has lines of JSON, `{"id": ..., "answer": ...}` and, where several releases are asked, `"release"`, as
-`nodewright verify --answers` writes them. Without VECTORS the questions are those of the package nodewright-recordings.
+`nodewright verify --answers` writes them. Without VECTORS the questions are those of the package nodewright-recordings. With --release
+the answers in which that release differs are read from `releases/R` beside the vectors.
 """
 
 import json
@@ -12,14 +13,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.output.terminal import ERROR, USAGE, YES, print_message, print_text
+from nodewright.documents.output.terminal import ERROR, USAGE, YES, print_line, print_message, print_text
 from nodewright.model.errors import JSON_ERRORS, Fault, HostError, InputError
+from nodewright.model.releases.release_table import RELEASE_TABLES
 from nodewright.testing.conformance.judge import mismatches
 from nodewright.testing.conformance.vector_run import ConformanceReport, VectorOutcome
-from nodewright.testing.conformance.vectors import Vector, numbered_lines, read_vectors, recorded_sample
+from nodewright.testing.conformance.vectors import (
+    RELEASES_TEXT,
+    Vector,
+    numbered_lines,
+    read_vectors,
+    recorded_sample,
+    vectors_of_release,
+)
 
 _SHOWN = 10
-_USAGE = "Usage: python -m nodewright.testing.conformance judge ANSWERS [VECTORS]..."
+_USAGE = "Usage: python -m nodewright.testing.conformance judge [--release R] ANSWERS [VECTORS]..."
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,8 +92,9 @@ def judged(vectors: Iterable[Vector], answers: Answers) -> Iterator[VectorOutcom
         )
 
 
-def _vectors(paths: Sequence[str]) -> Iterator[Vector]:
-    for vector in read_vectors(paths or [str(recorded_sample())]):
+def _vectors(paths: Sequence[str], release: str) -> Iterator[Vector]:
+    paths = paths or [str(recorded_sample())]
+    for vector in vectors_of_release(paths, release) if release else read_vectors(paths):
         if isinstance(vector, Fault):
             raise InputError([vector])
         yield vector
@@ -92,18 +102,28 @@ def _vectors(paths: Sequence[str]) -> Iterator[Vector]:
 
 def main(arguments: Sequence[str]) -> int:
     """Prints a line for each family, the first mismatches and the sum; the exit code is 1 if anything differs or is missing."""
-    if len(arguments) < 2 or arguments[0] != "judge":
-        print_message(_USAGE)
-        return USAGE
-    _, place, *paths = arguments
+    match arguments:
+        case ["-h" | "--help"] | ["judge", "-h" | "--help"]:
+            print_line(_USAGE)
+            return YES
+        case ["judge", "--release", release, place, *paths] if release in RELEASE_TABLES:
+            pass
+        case ["judge", place, *paths] if not place.startswith("--"):
+            release = ""
+        case _:
+            print_message(f"{_USAGE}, R one of {RELEASES_TEXT}")
+            return USAGE
     report = ConformanceReport(max_shown=_SHOWN)
     try:
         answers = read_answers(place)
-        for outcome in judged(_vectors(paths), answers):
+        for outcome in judged(_vectors(paths, release), answers):
             if message := report.add(outcome):
                 print_message(message)
     except (InputError, HostError) as error:
         print_message(f"error: {error}")
+        return ERROR
+    if not report.passed_count and not report.failed_count:
+        print_message("error: nothing here is judged: no recorded decision")
         return ERROR
     print_text(report.lines())
     return ERROR if report.failed_count else YES

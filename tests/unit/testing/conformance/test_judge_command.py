@@ -1,5 +1,6 @@
 """`python -m nodewright.testing.conformance judge`: anyone's answers beside the recorded ones."""
 
+import gzip
 import json
 import runpy
 from pathlib import Path
@@ -65,12 +66,42 @@ def test_a_line_that_is_no_answer_is_an_error(
     assert "passed" not in captured.out
 
 
-@pytest.mark.parametrize("arguments", [[], ["judge"], ["judges", "a", "b"]])
+def test_no_answers_to_no_questions_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = written(tmp_path / "empty.jsonl", [])
+    assert main(["judge", empty, empty]) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "error: nothing here is judged: no recorded decision\n")
+
+
+def test_a_release_has_the_answers_in_which_it_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "releases/1.33").mkdir(parents=True)
+    written(tmp_path / "releases/1.33/skipped.json", [{"oom-score": ["q-1"]}])
+    differing = json.dumps({"id": "q-2", "expect": {"value": 7}}).encode()
+    (tmp_path / "releases/1.33/oom-score.jsonl.gz").write_bytes(gzip.compress(differing))
+    answers = written(tmp_path / "answers.jsonl", [{"id": "q-2", "answer": {"value": 7}}])
+    assert main(["judge", "--release", "1.33", answers, written(tmp_path / "vectors.jsonl", VECTORS)]) == 0
+    assert capsys.readouterr().out == "oom-score 1/1\n1 passed, 0 failed\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["judge", "-h"]])
+def test_help_is_an_answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.startswith("Usage: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["judge"], ["judges", "a", "b"], ["judge", "--release", "1.31", "a"], ["judge", "--releases", "a"]],
+)
 def test_a_wrong_command_line_names_the_right_one(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    assert capsys.readouterr().err.startswith("Usage: python -m nodewright.testing.conformance judge ANSWERS")
+    assert capsys.readouterr().err.startswith(
+        "Usage: python -m nodewright.testing.conformance judge [--release R] ANSWERS"
+    )
 
 
 def test_the_judge_runs_by_its_path_until_0_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_what_is_left_of_a_pod_stays_while_a_shim_runs(tmp_path: Path) -> None:
     records.save_sandbox("u_1", POD)
     records.save_container(ID, APP)
     (tmp_path / "u_1" / "pod.json").write_bytes(b"junk")
-    lock = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+    lock = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
     arguments = [sys.executable, "-c", lock, str(records.container_directory(ID) / "lock")]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shim:
         assert shim.stdout is not None
