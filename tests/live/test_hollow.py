@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 from tests.support.hollow_bench import DEPLOYMENTS, NODES, HollowBench, deployment, hollow_bench
-from tests.support.real_api_server import ASSETS, needs_real
+from tests.support.kubelet_api import CertificateAuthority
+from tests.support.real_api_server import ASSETS, free_port, needs_real
 
+from nodewright.agent.assembly.agent_node import host_address
 from nodewright.cli.app import run
+from nodewright.cluster.serving.key_pair import ensure_key_pair
 from nodewright.documents.output.terminal import NO, YES
 
 pytestmark = [
@@ -27,8 +30,21 @@ BY_NUMA = {"cpu": "20", "memory": "1Gi"}
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HollowBench]:
     folder = Path(tmp_path_factory.mktemp("hollow"))
-    with hollow_bench(folder) as running:
-        running.start(*START, f"--root-dir={folder}/root")
+    authority = CertificateAuthority(folder, "authority")
+    client = authority.client_certificate("kube-apiserver-kubelet-client", "system:masters")
+    addresses = ("127.0.0.1", "::1", host_address())
+    server_pair = ensure_key_pair(folder / "root" / "pki", "hollow", addresses)
+    flags = (
+        f"--kubelet-client-certificate={client.certificate}",
+        f"--kubelet-client-key={client.key}",
+        f"--kubelet-certificate-authority={server_pair.certificate}",
+        "--kubelet-preferred-address-types=InternalIP",
+    )
+    with hollow_bench(folder, flags=flags) as running:
+        with (folder / "kubelet.yaml").open("a") as config:
+            config.write(f"port: {free_port()}\n")
+            config.write(f"authentication: {{x509: {{clientCAFile: {authority.file}}}}}\n")
+        running.start(*START, f"--root-dir={folder}/root", "--kubelet-api")
         running.wait_until(lambda: running.ready_nodes() == COUNT)
         yield running
 
@@ -70,6 +86,24 @@ def test_pods_that_fit_the_sum_but_no_numa_node_are_rejected_as_by_a_kubelet(ben
     assert rejected["reason"] == "TopologyAffinityError"
     assert rejected["message"].startswith("Pod was rejected: Resources cannot be allocated with Topology")
     remove(bench, "numa")
+
+
+def test_logs_and_commands_answer_what_the_annotations_say(bench: HollowBench) -> None:
+    annotations = {
+        "nodewright.dev/logs": "ready to serve\nport 80\n",
+        "nodewright.dev/exec": "all is well\n",
+        "nodewright.dev/exec-code": "7",
+    }
+    bench.create(DEPLOYMENTS, deployment("talker", 3, {"requests": {"cpu": "1"}}, annotations))
+    bench.wait_until(lambda: len(phases(bench, "talker", "Running")) == 3)
+    for pod in bench.pods("app=talker"):
+        name = pod["metadata"]["name"]
+        assert kubectl(bench, "logs", name) == annotations["nodewright.dev/logs"]
+        assert kubectl(bench, "logs", "--tail=1", "--timestamps", name).endswith("Z port 80\n")
+        command = [f"{ASSETS}/kubectl", f"--kubeconfig={bench.kubeconfig}", "exec", name, "--", "ls", "-l"]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (ran.returncode, ran.stdout) == (7, "all is well\n"), ran.stderr
+    remove(bench, "talker")
 
 
 def test_an_eviction_storm_follows_the_annotated_usage(bench: HollowBench) -> None:

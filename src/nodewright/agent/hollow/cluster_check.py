@@ -29,6 +29,10 @@ class NeededRight(NamedTuple):
 def needed_rights(options: HollowOptions) -> tuple[NeededRight, ...]:
     """All that the process does in the API server."""
     removal = ("delete",) if options.remove_on_exit else ()
+    reviews = (
+        NeededRight("tokenreviews", ("create",), "authentication.k8s.io"),
+        NeededRight("subjectaccessreviews", ("create",), "authorization.k8s.io"),
+    )
     return (
         NeededRight("nodes", ("get", "list", "watch", "create", *removal)),
         NeededRight("nodes/status", ("patch",)),
@@ -36,6 +40,7 @@ def needed_rights(options: HollowOptions) -> tuple[NeededRight, ...]:
         NeededRight("pods/status", ("patch",)),
         NeededRight("events", ("create", "patch")),
         NeededRight("leases", ("get", "create", "update"), "coordination.k8s.io", "kube-node-lease"),
+        *(reviews if options.kubelet_api else ()),
     )
 
 

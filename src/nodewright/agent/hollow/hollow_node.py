@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.assembly.cluster_setup import node_observation, report_times
+from nodewright.agent.assembly.cluster_setup import declared_features, node_observation, report_times
 from nodewright.agent.assembly.dry_run import NoStore
 from nodewright.agent.decide.resource_updates import pod_cgroup
 from nodewright.agent.hollow.hollow_options import (
@@ -96,6 +96,8 @@ class HollowCluster(NamedTuple):
     address: str
     first_network: int
     """The number of the network of pods that the first node has; each other node has the next."""
+    kubelet_port: int = 0
+    """The port at which the kubelets of all nodes answer; 0: none."""
 
 
 class _Started(NamedTuple):
@@ -158,7 +160,7 @@ class _Kubelet:
         cluster, name, recorder, loop = self.cluster, self.planned.name, self.recorder, self.loop
         kubelet = loop.state.node.config.parts.kubelet
         self._node_view, pods = cluster.nodes.of(name), cluster.pods.of(name)
-        identity = _identity(self.planned, loop, cluster, boot)
+        self.identity = identity = _identity(self.planned, loop, cluster, boot)
         self.registration = registration = NodeRegistration(
             cluster.heartbeat_api, identity, self._node_view, cluster.host_clock
         )
@@ -239,6 +241,8 @@ class HollowNode:
         self._has_rebooted = False
         self._boot = ""
         self._disk: LocalFileStore | None = None
+        self.kubelet: _Kubelet | None = None
+        """The kubelet that runs; None: it is down."""
         self.registered = asyncio.Event()
         """Set once the Node exists."""
 
@@ -334,7 +338,7 @@ class HollowNode:
 
     async def _run_kubelet(self, kubelet: _Kubelet | None, faults: Iterator[PlannedFault]) -> PlannedFault:
         """Runs the kubelet until the next fault that ends it."""
-        tasks = []
+        self.kubelet, tasks = kubelet, []
         if kubelet is not None:
             record = kubelet.recorder.record
             tasks = [
@@ -354,6 +358,7 @@ class HollowNode:
             never: asyncio.Future[PlannedFault] = asyncio.get_running_loop().create_future()
             return await never
         finally:
+            self.kubelet = None
             await end_tasks(tasks)
             if kubelet is not None:
                 self._last_state = kubelet.loop.state
@@ -422,6 +427,8 @@ def _identity(planned: PlannedNode, loop: AgentLoop, cluster: HollowCluster, boo
         labels=labels,
         taints=planned.taints or config.parts.kubelet.register_with_taints,
         addresses=(cluster.address,) if cluster.address else (),
+        kubelet_port=cluster.kubelet_port,
+        declared_features=declared_features(config) if cluster.kubelet_port else (),
     )
 
 

@@ -53,16 +53,18 @@ class HollowRun:
         )
         path.write_text(as_json(profile_document(profile)), "utf-8")
         self.options = HollowOptions(nodes=(f"2*{path}",), **options)
+        self.nodes: dict[str, HollowNode] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The process, until the end of the context."""
         nodes = planned_nodes(self.options)
         api = self.cluster
-        shared = shared_cluster(
+        self.shared = shared_cluster(
             (api, api, api), [node.name for node in nodes], (self.clock, self.clock), self.options
         )
-        task = asyncio.create_task(run_nodes([HollowNode(node, shared) for node in nodes], shared))
+        self.nodes = {node.name: HollowNode(node, self.shared) for node in nodes}
+        task = asyncio.create_task(run_nodes(tuple(self.nodes.values()), self.shared))
         await settle()
         try:
             yield
