@@ -10,6 +10,7 @@ import pytest
 from tests.support.hollow_bench import DEPLOYMENTS, NODES, HollowBench, deployment, hollow_bench
 from tests.support.kubelet_api import CertificateAuthority
 from tests.support.real_api_server import ASSETS, free_port, needs_real
+from tests.support.real_shop_cluster import define_kind
 
 from nodewright.agent.assembly.agent_node import host_address
 from nodewright.cli.app import run
@@ -22,6 +23,7 @@ pytestmark = [
     needs_real("kube-scheduler", "kube-controller-manager", "kubectl"),
 ]
 COUNT = 20
+TOPOLOGIES = "noderesourcetopologies"
 START = (f"--nodes={COUNT}*epyc-7742-2s-nps4", "--node-labels=topology.kubernetes.io/zone=z{n%2}")
 BY_NUMA = {"cpu": "20", "memory": "1Gi"}
 """More than half of the CPUs of a NUMA node: two pods on it do not fit, though 7 fit by the sum of CPUs."""
@@ -44,7 +46,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HollowBench]:
         with (folder / "kubelet.yaml").open("a") as config:
             config.write(f"port: {free_port()}\n")
             config.write(f"authentication: {{x509: {{clientCAFile: {authority.file}}}}}\n")
-        running.start(*START, f"--root-dir={folder}/root", "--kubelet-api")
+        define_kind(running.server, "topology.node.k8s.io/v1alpha2", "NodeResourceTopology", TOPOLOGIES)
+        running.start(*START, f"--root-dir={folder}/root", "--kubelet-api", "--publish=topology")
         running.wait_until(lambda: running.ready_nodes() == COUNT)
         yield running
 
@@ -65,6 +68,15 @@ def kubectl(bench: HollowBench, *words: str) -> str:
     return ran.stdout
 
 
+def free_cpus(bench: HollowBench) -> list[int]:
+    """The free CPUs of each NUMA node, as the NodeResourceTopologies say."""
+    topologies = json.loads(kubectl(bench, "get", TOPOLOGIES, "-o", "json"))["items"]
+    zones = [zone for topology in topologies for zone in topology["zones"]]
+    return [
+        int(amount["available"]) for zone in zones for amount in zone["resources"] if amount["name"] == "cpu"
+    ]
+
+
 def test_a_deployment_runs_and_a_drain_moves_its_pods(bench: HollowBench) -> None:
     bench.create(DEPLOYMENTS, deployment("web", 100, {"requests": {"cpu": "2"}}))
     bench.wait_until(lambda: len(phases(bench, "web", "Running")) == 100)
@@ -82,6 +94,7 @@ def test_pods_that_fit_the_sum_but_no_numa_node_are_rejected_as_by_a_kubelet(ben
     bench.create(DEPLOYMENTS, deployment("numa", 9 * COUNT, resources))
     bench.wait_until(lambda: len(phases(bench, "numa", "Running")) >= 5 * COUNT)
     bench.wait_until(lambda: bool(phases(bench, "numa", "Failed")))
+    bench.wait_until(lambda: all(cpus < 20 for cpus in free_cpus(bench)))
     rejected = phases(bench, "numa", "Failed")[0]["status"]
     assert rejected["reason"] == "TopologyAffinityError"
     assert rejected["message"].startswith("Pod was rejected: Resources cannot be allocated with Topology")

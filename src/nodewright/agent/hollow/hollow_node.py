@@ -48,6 +48,7 @@ from nodewright.agent.store.agent_store import AgentStore, SavedState, StoreSett
 from nodewright.agent.store.store_files import HEADER, JOURNAL, pod_file, read_pod_file
 from nodewright.agent.store.write_queue import StateWriter
 from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.objects.topology_objects import write_topology
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import LocalFileStore
@@ -65,6 +66,7 @@ from nodewright.model.reasons.reason import kubelet_start_error
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
+from nodewright.predict.node_report.node_resource_topology import node_resource_topology, topology_source
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 from nodewright.version import __version__
 
@@ -73,6 +75,7 @@ _SOURCES = frozenset({PodSource.CLUSTER})
 _RUNTIME = "hollow"
 _CANCEL_AGAIN_S = 3.0
 """Leases have been seen to be renewed on and on after a cancellation, for a reason that is not known."""
+_TOPOLOGY_PERIOD_S = 1.0
 POD_NETWORKS = 1 << 14
 """The networks of 1,024 addresses in 10.0.0.0/8."""
 
@@ -98,6 +101,7 @@ class HollowCluster(NamedTuple):
     """The number of the network of pods that the first node has; each other node has the next."""
     kubelet_port: int = 0
     """The port at which the kubelets of all nodes answer; 0: none."""
+    publishes_topology: bool = False
 
 
 class _Started(NamedTuple):
@@ -211,7 +215,23 @@ class _Kubelet:
         yield BackgroundTask("report the statuses of pods", self._writer.run)
         yield BackgroundTask("write events", self._event_writer.run)
         yield BackgroundTask("watch the pressure", watch_pressure)
+        if self.cluster.publishes_topology:
+            publish = partial(once_registered, self._publish_topology)
+            yield BackgroundTask("publish the NodeResourceTopology", publish)
         yield BackgroundTask("run out of memory", partial(self.runtime.kill_above, stats.oom_limit))
+
+    async def _publish_topology(self) -> None:
+        """Writes the NodeResourceTopology when allocations change, at most once a second."""
+        node_state, published = None, dict[str, Any]()
+        while True:
+            changed, state = self.recorder.change_signal(), self.recorder.state.node
+            if state is not node_state:
+                node_state, topology = state, node_resource_topology(topology_source(state))
+                if topology != published and self.registration.node is not None:
+                    await write_topology(self.cluster.api, topology, self.registration.node)
+                    published = topology
+            await changed.wait()
+            await self.cluster.host_clock.sleep(_TOPOLOGY_PERIOD_S)
 
     async def _readings(self) -> NodeReadings:
         now = Instant(self.cluster.host_clock.now_ns()).whole_second

@@ -51,6 +51,7 @@ class HollowOptions(msgspec.Struct, frozen=True, kw_only=True):
     beside_real_nodes: bool = False
     remove_on_exit: bool = False
     kubelet_api: bool = False
+    publish: tuple[str, ...] = ()
 
     @property
     def speed_factor(self) -> float:
@@ -285,6 +286,12 @@ _OPTIONS = (
         "--kubelet-api",
         "Serve logs and exec of the pods, on one port for all nodes: address, port, TLS and authentication as "
         "--config has them.",
+    ),
+    option(
+        "--publish",
+        "Write the NodeResourceTopology of each node when its allocations change.",
+        multiple=True,
+        type=click.Choice(("topology",)),
     ),
     option("--remove-on-exit", "Delete the nodes at the end. Default: they stay, as after a crash."),
 )

@@ -137,6 +137,7 @@ def shared_cluster(
         root_dir=options.root_dir,
         address=host_address(),
         first_network=crc32(names[0].encode()) % POD_NETWORKS,
+        publishes_topology="topology" in options.publish,
     )
 
 

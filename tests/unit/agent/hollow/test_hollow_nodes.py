@@ -19,6 +19,7 @@ from nodewright.agent.hollow.hollow_options import HollowOptions, planned_nodes
 from nodewright.agent.hollow.run_hollow import run_nodes, shared_cluster
 from nodewright.agent.store.store_files import log_commit_mark
 from nodewright.cli.app import run
+from nodewright.cluster.objects.topology_objects import TOPOLOGIES
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import NO
 from nodewright.documents.profiles.profile_yaml import profile_document
@@ -310,6 +311,33 @@ async def test_faults_happen_on_schedule(tmp_path: Path, hollow: HollowRun) -> N
         assert hollow.node("hollow-1")["status"]["allocatable"]["example.com/gpu"] == "0"
         await hollow.after(60)
         assert hollow.node("hollow-1")["status"]["allocatable"]["example.com/gpu"] == "2"
+
+
+@in_event_loop
+async def test_the_topology_of_each_node_follows_its_allocations(hollow: HollowRun, tmp_path: Path) -> None:
+    hollow = again(hollow, tmp_path, publish=("topology",))
+    path = f"{TOPOLOGIES}/hollow-0"
+
+    def available_cpus() -> int:
+        amounts = [each for zone in hollow.cluster.objects[path]["zones"] for each in zone["resources"]]
+        return sum(int(amount["available"]) for amount in amounts if amount["name"] == "cpu")
+
+    async with hollow.running():
+        await hollow.after(5)
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "hollow-0"}
+        owner["uid"] = hollow.node()["metadata"]["uid"]
+        assert hollow.cluster.objects[path]["metadata"]["ownerReferences"] == [owner]
+        assert available_cpus() == 7
+        hollow.create_pod("web", {"requests": GUARANTEED, "limits": GUARANTEED})
+        await hollow.after(5)
+        assert available_cpus() == 5
+        written = hollow.cluster.requests.count(("PUT", path))
+        hollow.create_pod("shared", {"requests": {"cpu": "100m"}})
+        await hollow.after(5)
+        assert hollow.cluster.requests.count(("PUT", path)) == written, "no CPU has another owner"
+        hollow.cluster.delete_pod("web")
+        await hollow.after(10)
+        assert available_cpus() == 7
 
 
 @pytest.mark.parametrize("keeps_state", [False, True])
