@@ -24,6 +24,19 @@ pytestmark = [
 ]
 COUNT = 20
 TOPOLOGIES = "noderesourcetopologies"
+DRIVER, DRA = "gpu.example.com", "/apis/resource.k8s.io/v1"
+SLICE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "worker-gpus"},
+    "spec": {
+        "driver": DRIVER,
+        "nodeName": "worker",
+        "pool": {"name": "worker", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
+    },
+}
+"""Two GPUs of a node."""
 START = (f"--nodes={COUNT}*epyc-7742-2s-nps4", "--node-labels=topology.kubernetes.io/zone=z{n%2}")
 BY_NUMA = {"cpu": "20", "memory": "1Gi"}
 """More than half of the CPUs of a NUMA node: two pods on it do not fit, though 7 fit by the sum of CPUs."""
@@ -47,7 +60,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HollowBench]:
             config.write(f"port: {free_port()}\n")
             config.write(f"authentication: {{x509: {{clientCAFile: {authority.file}}}}}\n")
         define_kind(running.server, "topology.node.k8s.io/v1alpha2", "NodeResourceTopology", TOPOLOGIES)
-        running.start(*START, f"--root-dir={folder}/root", "--kubelet-api", "--publish=topology")
+        (folder / "slices.json").write_text(json.dumps(SLICE), "utf-8")
+        options = ("--kubelet-api", "--publish=topology", f"--resource-slices={folder}/slices.json")
+        running.start(*START, f"--root-dir={folder}/root", *options)
         running.wait_until(lambda: running.ready_nodes() == COUNT)
         yield running
 
@@ -117,6 +132,24 @@ def test_logs_and_commands_answer_what_the_annotations_say(bench: HollowBench) -
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert (ran.returncode, ran.stdout) == (7, "all is well\n"), ran.stderr
     remove(bench, "talker")
+
+
+def test_claims_are_allocated_from_the_slices_of_the_nodes_and_prepared(bench: HollowBench) -> None:
+    selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    bench.create(f"{DRA}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
+    requests = [
+        {"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+    ]
+    template = {"metadata": {"name": "gpu"}, "spec": {"spec": {"devices": {"requests": requests}}}}
+    bench.create(f"{DRA}/namespaces/default/resourceclaimtemplates", template)
+    document = deployment("claims", 2 * COUNT + 3, {"claims": [{"name": "gpu"}]})
+    document["spec"]["template"]["spec"]["resourceClaims"] = [
+        {"name": "gpu", "resourceClaimTemplateName": "gpu"}
+    ]
+    bench.create(DEPLOYMENTS, document)
+    bench.wait_until(lambda: len(phases(bench, "claims", "Running")) == 2 * COUNT)
+    assert len(phases(bench, "claims", "Pending")) == 3, "two GPUs on each node"
+    remove(bench, "claims")
 
 
 def test_an_eviction_storm_follows_the_annotated_usage(bench: HollowBench) -> None:

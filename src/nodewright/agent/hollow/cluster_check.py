@@ -7,7 +7,7 @@ from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.agent.member.node_registration import NODES
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
-from nodewright.cluster.objects.topology_objects import TOPOLOGIES
+from nodewright.cluster.objects.node_owned_objects import TOPOLOGIES
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import Fault, InputError
 
@@ -30,6 +30,12 @@ class NeededRight(NamedTuple):
 _TOPOLOGY_RIGHT = NeededRight("noderesourcetopologies", ("get", "create", "update"), "topology.node.k8s.io")
 
 
+_CLAIM_RIGHTS = (
+    NeededRight("resourceslices", ("get", "create", "update"), "resource.k8s.io"),
+    NeededRight("resourceclaims", ("get",), "resource.k8s.io"),
+)
+
+
 def needed_rights(options: HollowOptions) -> tuple[NeededRight, ...]:
     """All that the process does in the API server."""
     removal = ("delete",) if options.remove_on_exit else ()
@@ -46,6 +52,7 @@ def needed_rights(options: HollowOptions) -> tuple[NeededRight, ...]:
         NeededRight("leases", ("get", "create", "update"), "coordination.k8s.io", "kube-node-lease"),
         *(reviews if options.kubelet_api else ()),
         *((_TOPOLOGY_RIGHT,) if options.publish else ()),
+        *(_CLAIM_RIGHTS if options.resource_slices else ()),
     )
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nodewright.agent.assembly.cluster_setup import declared_features, node_observation, report_times
 from nodewright.agent.assembly.dry_run import NoStore
 from nodewright.agent.decide.resource_updates import pod_cgroup
+from nodewright.agent.hollow.hollow_devices import HollowClaims, HollowDrivers, write_slices
 from nodewright.agent.hollow.hollow_options import (
     DOWN,
     PLUGIN_FOUND,
@@ -38,6 +39,7 @@ from nodewright.agent.member.node_object import NodeIdentity, NodeReadings
 from nodewright.agent.member.node_registration import NodeLease, NodeRegistration
 from nodewright.agent.member.pod_informer import PodInformer
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
+from nodewright.agent.member.resource_claims import read_resource_claim
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
 from nodewright.agent.pods.effect_runner import EffectRunner
@@ -48,7 +50,7 @@ from nodewright.agent.store.agent_store import AgentStore, SavedState, StoreSett
 from nodewright.agent.store.store_files import HEADER, JOURNAL, pod_file, read_pod_file
 from nodewright.agent.store.write_queue import StateWriter
 from nodewright.cluster.client.cluster_api import ClusterAPI
-from nodewright.cluster.objects.topology_objects import write_topology
+from nodewright.cluster.objects.node_owned_objects import write_topology
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import LocalFileStore
@@ -59,6 +61,7 @@ from nodewright.documents.profiles.state_files.checkpoints import stored_state, 
 from nodewright.engine.core.config.complete_config import events_per_second
 from nodewright.engine.core.eviction.eviction_policy import KUBELET
 from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.claims import ResourceSlice
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -102,6 +105,8 @@ class HollowCluster(NamedTuple):
     kubelet_port: int = 0
     """The port at which the kubelets of all nodes answer; 0: none."""
     publishes_topology: bool = False
+    slices: tuple[ResourceSlice, ...] = ()
+    """The ResourceSlices that each node has."""
 
 
 class _Started(NamedTuple):
@@ -157,7 +162,18 @@ class _Kubelet:
             self.loop.observe(
                 PluginDevicesListed(resource=resource, devices=devices, preferred_allocation=preference)
             )
+        if cluster.slices:
+            self._prepare_claims()
         self._join(boot)
+
+    def _prepare_claims(self) -> None:
+        """Has the claims of pods prepared by the drivers of the node's slices."""
+        cluster, gates = self.cluster, self.loop.state.node.config.gates
+        directory = cluster.root_dir / self.planned.name if cluster.root_dir is not None else None
+        claims = HollowClaims(directory, HollowDrivers(cluster.slices, cluster.clock), gates, cluster.clock)
+        claims.read_claim = partial(read_resource_claim, cluster.api)
+        claims.state, claims.observe = lambda: self.recorder.state, self.loop.observe
+        self.loop.effect_runner.claim_manager = claims
 
     def _join(self, boot: str) -> None:
         """Connects the parts that make it a Node."""
@@ -218,6 +234,10 @@ class _Kubelet:
         if self.cluster.publishes_topology:
             publish = partial(once_registered, self._publish_topology)
             yield BackgroundTask("publish the NodeResourceTopology", publish)
+        if (claims := self.loop.effect_runner.claim_manager) is not None:
+            on_error = partial(self.recorder.record_warning, "FailedUnprepareDynamicResources")
+            yield BackgroundTask("publish the ResourceSlices", partial(once_registered, self._publish_slices))
+            yield BackgroundTask("give back the claims of pods that are gone", partial(claims.run, on_error))
         yield BackgroundTask("run out of memory", partial(self.runtime.kill_above, stats.oom_limit))
 
     async def _publish_topology(self) -> None:
@@ -232,6 +252,10 @@ class _Kubelet:
                     published = topology
             await changed.wait()
             await self.cluster.host_clock.sleep(_TOPOLOGY_PERIOD_S)
+
+    async def _publish_slices(self) -> None:
+        if self.registration.node is not None:
+            await write_slices(self.cluster.api, self.cluster.slices, self.registration.node)
 
     async def _readings(self) -> NodeReadings:
         now = Instant(self.cluster.host_clock.now_ns()).whole_second

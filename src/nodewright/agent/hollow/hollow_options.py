@@ -52,6 +52,7 @@ class HollowOptions(msgspec.Struct, frozen=True, kw_only=True):
     remove_on_exit: bool = False
     kubelet_api: bool = False
     publish: tuple[str, ...] = ()
+    resource_slices: Path | None = None
 
     @property
     def speed_factor(self) -> float:
@@ -292,6 +293,11 @@ _OPTIONS = (
         "Write the NodeResourceTopology of each node when its allocations change.",
         multiple=True,
         type=click.Choice(("topology",)),
+    ),
+    option(
+        "--resource-slices FILE",
+        "The ResourceSlices of one node: each node gets the same devices, and its drivers prepare claims for them.",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
     ),
     option("--remove-on-exit", "Delete the nodes at the end. Default: they stay, as after a crash."),
 )

@@ -12,6 +12,7 @@ from zlib import crc32
 from nodewright.agent.assembly.agent_node import host_address
 from nodewright.agent.assembly.node_shutdown import run_unless_stopped
 from nodewright.agent.hollow.cluster_check import check_cluster, unread_stages
+from nodewright.agent.hollow.hollow_devices import read_slices
 from nodewright.agent.hollow.hollow_node import POD_NETWORKS, HollowCluster, HollowNode
 from nodewright.agent.hollow.hollow_options import HollowOptions, PlannedNode, planned_nodes
 from nodewright.agent.hollow.shared_objects import SharedObjects, name_of_node, node_of_pod
@@ -138,6 +139,7 @@ def shared_cluster(
         address=host_address(),
         first_network=crc32(names[0].encode()) % POD_NETWORKS,
         publishes_topology="topology" in options.publish,
+        slices=read_slices(options.resource_slices) if options.resource_slices is not None else (),
     )
 
 

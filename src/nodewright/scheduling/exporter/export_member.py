@@ -15,8 +15,8 @@ from nodewright.cluster.client.kubeconfig import load_access
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.exports.export_feed import ExportFeed
 from nodewright.cluster.exports.export_places import EXPORT_URL
+from nodewright.cluster.objects.node_owned_objects import write_topology
 from nodewright.cluster.objects.object_names import name_selector
-from nodewright.cluster.objects.topology_objects import write_topology
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import HostError

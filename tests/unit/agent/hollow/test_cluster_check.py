@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.support.memory_cluster import NODES, MemoryCluster
 from nodewright.agent.hollow.cluster_check import check_cluster, unread_stages
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.cluster.client.cluster_api import ApiError
-from nodewright.cluster.objects.topology_objects import TOPOLOGIES
+from nodewright.cluster.objects.node_owned_objects import TOPOLOGIES
 from nodewright.model.errors import InputError
 
 STAGES = "/apis/kwok.x-k8s.io/v1alpha1/stages"
@@ -72,6 +73,14 @@ def test_the_kubelet_port_needs_the_rights_to_ask_who_may_use_it() -> None:
     cluster = ReviewingCluster(("create", "subjectaccessreviews"))
     assert checked(cluster) == ""
     assert "its user may not create subjectaccessreviews" in checked(cluster, kubelet_api=True)
+
+
+def test_claims_need_the_rights_to_read_them_and_to_write_slices() -> None:
+    cluster = ReviewingCluster(("create", "resourceslices"), ("get", "resourceclaims"))
+    assert checked(cluster) == ""
+    text = checked(cluster, resource_slices=Path("slices.yaml"))
+    assert "its user may not create resourceslices" in text
+    assert "its user may not get resourceclaims" in text
 
 
 def test_all_missing_rights_are_listed_with_everything_else() -> None:

@@ -19,7 +19,7 @@ from nodewright.agent.hollow.hollow_options import HollowOptions, planned_nodes
 from nodewright.agent.hollow.run_hollow import run_nodes, shared_cluster
 from nodewright.agent.store.store_files import log_commit_mark
 from nodewright.cli.app import run
-from nodewright.cluster.objects.topology_objects import TOPOLOGIES
+from nodewright.cluster.objects.node_owned_objects import TOPOLOGIES
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import NO
 from nodewright.documents.profiles.profile_yaml import profile_document
@@ -93,7 +93,8 @@ class HollowRun:
         metadata |= {"generation": 1, "creationTimestamp": "2027-01-15T08:00:00Z"}
         full = {"nodeName": node, "containers": [container], "restartPolicy": "Always", **spec}
         full.setdefault("terminationGracePeriodSeconds", 3)
-        document = {"metadata": metadata, "spec": full, "status": {"phase": "Pending"}}
+        status = {"phase": "Pending", **full.pop("status", {})}
+        document = {"metadata": metadata, "spec": full, "status": status}
         self.cluster.put(f"{PODS}/{name}", document)
 
     def status(self, name: str) -> dict[str, Any]:
