@@ -114,6 +114,9 @@ def _with_pod(record: PodRecord, pod: Pod) -> PodRecord:
     return replace(record, pod=pod, back_offs=kept)
 
 
+_NO_CLAIMS = PodStatus()
+
+
 def without_api_fields(pod: Pod) -> Pod:
     """The pod of an API server without what changes with every write: its version, and its status but for its claims.
 
@@ -124,6 +127,8 @@ def without_api_fields(pod: Pod) -> Pod:
         extended_resource_claim_status=pod.status.extended_resource_claim_status,
         node_allocatable_resource_claim_statuses=pod.status.node_allocatable_resource_claim_statuses,
     )
+    # Most pods have no claims: they share one object.
+    status = _NO_CLAIMS if status == _NO_CLAIMS else status
     return replace(pod, metadata=replace(pod.metadata, resource_version=""), status=status)
 
 
