@@ -63,6 +63,8 @@ async def run_hollow(options: HollowOptions) -> int:
     Errors: InputError for the options and what the cluster forbids; ApiError; HostError.
     """
     factor, planned = options.speed_factor, planned_nodes(options)
+    if options.resource_slices is not None:
+        read_slices(options.resource_slices)  # What is wrong with it is an error before the cluster is asked.
     access = load_access(AccessOptions(kubeconfig=options.kubeconfig, context=options.context), os.environ)
     log_to_stderr()
     raise_descriptor_limit()
