@@ -36,6 +36,7 @@ _NONE = "256.0.0.1:1"
 """An address that no server gets, so that a command that serves ends."""
 
 MANIFESTS = (
+    "hollow --kubeconfig /nonexistent --nodes 2*vm-4 --resource-slices FILE",
     f"requests --node vm-4 -f FILE |--explain {_ALL}",
     f"admit --node=vm-4|--shape=1x2x8x2|--node={_E}/resize/node.yaml -f FILE |--replicas|--resize {_ALL}|-ogithub",
     "explain |--node=vm-4|--shape=2x1x8x2 -f FILE |--replicas |-ojson|-oyaml|-owide",

@@ -129,7 +129,7 @@ async def measured(bench: HollowBench, arguments: argparse.Namespace) -> dict[st
         pods = WatchedPods(Reflector(api, "/api/v1/pods", "", HostClock()))
         following = asyncio.create_task(pods.reflector.run())
         figures["nodes"], figures["pods"] = arguments.nodes, arguments.pods
-        figures["node_monitor_grace_s"] = _GRACE_S
+        figures["node_monitor_grace_s"] = arguments.grace
         figures["load_beside"] = round(os.getloadavg()[0], 1)
         figures["nodes_ready_s"] = await reached(
             "nodes", lambda: bench.ready_nodes() == arguments.nodes, pods, pause_s=5
@@ -166,8 +166,16 @@ async def measured(bench: HollowBench, arguments: argparse.Namespace) -> dict[st
         figures["evicted"] = pods.evicted
         changed(bench, "DELETE", "greedy")
         figures["drain_s"] = await drained(bench, pods, fit)
+        figures["nodes_lost"] = lost_nodes(bench)
         following.cancel()
     return figures
+
+
+def lost_nodes(bench: HollowBench) -> int:
+    """How often the controller manager took a node for lost, for want of a lease."""
+    bench.server.close()
+    answer = bench.server.request("GET", "/api/v1/events?fieldSelector=reason=NodeNotReady")
+    return sum(int(event.get("count") or 1) for event in answer.body["items"])
 
 
 def changed(bench: HollowBench, verb: str, name: str, document: Any = None) -> None:
@@ -212,10 +220,16 @@ def main() -> int:
     parser.add_argument(
         "--rate", type=int, default=50, help="pods that are created each second (default: 50)"
     )
+    parser.add_argument(
+        "--grace",
+        type=int,
+        default=_GRACE_S,
+        help="seconds that the controller manager waits for a lease (default: %(default)s)",
+    )
     parser.add_argument("--write", action="store_true", help="write docs/figures/hollow-load.json")
     arguments = parser.parse_args()
     limits = ("--kube-api-qps=1000", "--kube-api-burst=2000")
-    grace = (f"--node-monitor-grace-period={_GRACE_S}s",)
+    grace = (f"--node-monitor-grace-period={arguments.grace}s",)
     with (
         tempfile.TemporaryDirectory(prefix="hollow-load-") as name,
         hollow_bench(Path(name), scheduler_flags=limits, manager_flags=grace) as bench,

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 from tests.support.hollow_bench import DEPLOYMENTS, NODES, HollowBench, deployment, hollow_bench
-from tests.support.real_api_server import ASSETS, needs_real
+from tests.support.kubelet_api import CertificateAuthority
+from tests.support.real_api_server import ASSETS, free_port, needs_real
+from tests.support.real_shop_cluster import define_kind
 
+from nodewright.agent.assembly.agent_node import host_address
 from nodewright.cli.app import run
+from nodewright.cluster.serving.key_pair import ensure_key_pair
 from nodewright.documents.output.terminal import NO, YES
 
 pytestmark = [
@@ -19,6 +23,20 @@ pytestmark = [
     needs_real("kube-scheduler", "kube-controller-manager", "kubectl"),
 ]
 COUNT = 20
+TOPOLOGIES = "noderesourcetopologies"
+DRIVER, DRA = "gpu.example.com", "/apis/resource.k8s.io/v1"
+SLICE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "worker-gpus"},
+    "spec": {
+        "driver": DRIVER,
+        "nodeName": "worker",
+        "pool": {"name": "worker", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
+    },
+}
+"""Two GPUs of a node."""
 START = (f"--nodes={COUNT}*epyc-7742-2s-nps4", "--node-labels=topology.kubernetes.io/zone=z{n%2}")
 BY_NUMA = {"cpu": "20", "memory": "1Gi"}
 """More than half of the CPUs of a NUMA node: two pods on it do not fit, though 7 fit by the sum of CPUs."""
@@ -27,8 +45,24 @@ BY_NUMA = {"cpu": "20", "memory": "1Gi"}
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HollowBench]:
     folder = Path(tmp_path_factory.mktemp("hollow"))
-    with hollow_bench(folder) as running:
-        running.start(*START, f"--root-dir={folder}/root")
+    authority = CertificateAuthority(folder, "authority")
+    client = authority.client_certificate("kube-apiserver-kubelet-client", "system:masters")
+    addresses = ("127.0.0.1", "::1", host_address())
+    server_pair = ensure_key_pair(folder / "root" / "pki", "hollow", addresses)
+    flags = (
+        f"--kubelet-client-certificate={client.certificate}",
+        f"--kubelet-client-key={client.key}",
+        f"--kubelet-certificate-authority={server_pair.certificate}",
+        "--kubelet-preferred-address-types=InternalIP",
+    )
+    with hollow_bench(folder, flags=flags) as running:
+        with (folder / "kubelet.yaml").open("a") as config:
+            config.write(f"port: {free_port()}\n")
+            config.write(f"authentication: {{x509: {{clientCAFile: {authority.file}}}}}\n")
+        define_kind(running.server, "topology.node.k8s.io/v1alpha2", "NodeResourceTopology", TOPOLOGIES)
+        (folder / "slices.json").write_text(json.dumps(SLICE), "utf-8")
+        options = ("--kubelet-api", "--publish=topology", f"--resource-slices={folder}/slices.json")
+        running.start(*START, f"--root-dir={folder}/root", *options)
         running.wait_until(lambda: running.ready_nodes() == COUNT)
         yield running
 
@@ -49,6 +83,15 @@ def kubectl(bench: HollowBench, *words: str) -> str:
     return ran.stdout
 
 
+def free_cpus(bench: HollowBench) -> list[int]:
+    """The free CPUs of each NUMA node, as the NodeResourceTopologies say."""
+    topologies = json.loads(kubectl(bench, "get", TOPOLOGIES, "-o", "json"))["items"]
+    zones = [zone for topology in topologies for zone in topology["zones"]]
+    return [
+        int(amount["available"]) for zone in zones for amount in zone["resources"] if amount["name"] == "cpu"
+    ]
+
+
 def test_a_deployment_runs_and_a_drain_moves_its_pods(bench: HollowBench) -> None:
     bench.create(DEPLOYMENTS, deployment("web", 100, {"requests": {"cpu": "2"}}))
     bench.wait_until(lambda: len(phases(bench, "web", "Running")) == 100)
@@ -66,10 +109,47 @@ def test_pods_that_fit_the_sum_but_no_numa_node_are_rejected_as_by_a_kubelet(ben
     bench.create(DEPLOYMENTS, deployment("numa", 9 * COUNT, resources))
     bench.wait_until(lambda: len(phases(bench, "numa", "Running")) >= 5 * COUNT)
     bench.wait_until(lambda: bool(phases(bench, "numa", "Failed")))
+    bench.wait_until(lambda: all(cpus < 20 for cpus in free_cpus(bench)))
     rejected = phases(bench, "numa", "Failed")[0]["status"]
     assert rejected["reason"] == "TopologyAffinityError"
     assert rejected["message"].startswith("Pod was rejected: Resources cannot be allocated with Topology")
     remove(bench, "numa")
+
+
+def test_logs_and_commands_answer_what_the_annotations_say(bench: HollowBench) -> None:
+    annotations = {
+        "nodewright.dev/logs": "ready to serve\nport 80\n",
+        "nodewright.dev/exec": "all is well\n",
+        "nodewright.dev/exec-code": "7",
+    }
+    bench.create(DEPLOYMENTS, deployment("talker", 3, {"requests": {"cpu": "1"}}, annotations))
+    bench.wait_until(lambda: len(phases(bench, "talker", "Running")) == 3)
+    for pod in bench.pods("app=talker"):
+        name = pod["metadata"]["name"]
+        assert kubectl(bench, "logs", name) == annotations["nodewright.dev/logs"]
+        assert kubectl(bench, "logs", "--tail=1", "--timestamps", name).endswith("Z port 80\n")
+        command = [f"{ASSETS}/kubectl", f"--kubeconfig={bench.kubeconfig}", "exec", name, "--", "ls", "-l"]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (ran.returncode, ran.stdout) == (7, "all is well\n"), ran.stderr
+    remove(bench, "talker")
+
+
+def test_claims_are_allocated_from_the_slices_of_the_nodes_and_prepared(bench: HollowBench) -> None:
+    selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    bench.create(f"{DRA}/deviceclasses", {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
+    requests = [
+        {"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+    ]
+    template = {"metadata": {"name": "gpu"}, "spec": {"spec": {"devices": {"requests": requests}}}}
+    bench.create(f"{DRA}/namespaces/default/resourceclaimtemplates", template)
+    document = deployment("claims", 2 * COUNT + 3, {"claims": [{"name": "gpu"}]})
+    document["spec"]["template"]["spec"]["resourceClaims"] = [
+        {"name": "gpu", "resourceClaimTemplateName": "gpu"}
+    ]
+    bench.create(DEPLOYMENTS, document)
+    bench.wait_until(lambda: len(phases(bench, "claims", "Running")) == 2 * COUNT)
+    assert len(phases(bench, "claims", "Pending")) == 3, "two GPUs on each node"
+    remove(bench, "claims")
 
 
 def test_an_eviction_storm_follows_the_annotated_usage(bench: HollowBench) -> None:

@@ -16,6 +16,7 @@ from nodewright.agent.assembly.agent_settings import AgentSettings
 from nodewright.agent.assembly.runtime_setup import plugin_directory, plugins_registry_directory
 from nodewright.agent.devices.plugin_client import start_registration_service
 from nodewright.agent.devices.plugin_watcher import MAX_SOCKETS
+from nodewright.agent.hollow.hollow_server import HollowRoutes
 from nodewright.agent.observe.usage_samples import HISTORY, OLD_HISTORY
 from nodewright.agent.serving.agent_server import agent_application
 from nodewright.agent.serving.dashboard.dashboard_routes import DashboardRoutes
@@ -98,6 +99,7 @@ SERVERS: dict[str, Callable[[], set[str]]] = {
         cast("list[Any]", agent_application(NONE, additional_routes()).routes)
     ),
     "The kubelet's HTTPS API": kubelet_api,
+    "The kubelet port of hollow nodes": lambda: texts(HollowRoutes(NONE, NONE, NONE).authorized_routes()),
     "The kubelet's read-only port": lambda: texts(KubeletRoutes(NONE, NONE, NONE).read_only_port_routes()),
     "The kubelet's healthz port": lambda: texts(KubeletRoutes(NONE, NONE, NONE).health_routes()),
     "The PodResources socket": lambda: rpcs(PodResourcesServer(NONE).handlers()),
@@ -112,6 +114,7 @@ SERVERS: dict[str, Callable[[], set[str]]] = {
 }
 """By heading of the threat model."""
 LISTENERS = {
+    "agent/hollow/hollow_server.py": {"serve_network"},
     "agent/serving/agent_server.py": {"serve_unix_socket", "start_unix_server", "listen"},
     "agent/serving/kubelet_routes.py": {"serve_network"},
     "agent/serving/pod_resources_server.py": {"add_insecure_port"},

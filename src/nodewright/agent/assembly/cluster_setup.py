@@ -351,14 +351,10 @@ def node_identity(
 ) -> NodeIdentity:
     """The identity of the agent in its cluster.
 
-    Streams of plain processes need WebSockets up to the agent, which the API server uses only where the node declares
-    so; for other runtimes it translates them.
-
     Errors: InputError.
     """
     kubelet, name = config.parts.kubelet, config.facts.name
     addresses, ids = node_addresses(settings), machine_ids()
-    declares_websockets = config.gates[_DECLARED_FEATURES] and config.gates[_WEBSOCKETS]
     return NodeIdentity(
         name=name,
         hostname=name,
@@ -375,5 +371,14 @@ def node_identity(
         is_cloud_external=settings.cloud_provider == "external",
         kubelet_port=kubelet.port if settings.kubelet_api else 0,
         is_attach_detach_managed=kubelet.enable_controller_attach_detach,
-        declared_features=(_WEBSOCKETS,) if has_process_streams and declares_websockets else (),
+        declared_features=declared_features(config) if has_process_streams else (),
     )
+
+
+def declared_features(config: NodeConfig) -> tuple[str, ...]:
+    """The features that a node without a streaming server of its runtime declares.
+
+    Its streams need WebSockets up to the kubelet, which the API server uses only where the node declares so; for other
+    runtimes it translates them.
+    """
+    return (_WEBSOCKETS,) if config.gates[_DECLARED_FEATURES] and config.gates[_WEBSOCKETS] else ()

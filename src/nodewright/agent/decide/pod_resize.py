@@ -114,9 +114,22 @@ def _with_pod(record: PodRecord, pod: Pod) -> PodRecord:
     return replace(record, pod=pod, back_offs=kept)
 
 
+_NO_CLAIMS = PodStatus()
+
+
 def without_api_fields(pod: Pod) -> Pod:
-    """The pod of an API server without what changes with every write: its version and its status."""
-    return replace(pod, metadata=replace(pod.metadata, resource_version=""), status=PodStatus())
+    """The pod of an API server without what changes with every write: its version, and its status but for its claims.
+
+    These are decided before the pod is bound, and the kubelet reads them there.
+    """
+    status = PodStatus(
+        resource_claim_statuses=pod.status.resource_claim_statuses,
+        extended_resource_claim_status=pod.status.extended_resource_claim_status,
+        node_allocatable_resource_claim_statuses=pod.status.node_allocatable_resource_claim_statuses,
+    )
+    # Most pods have no claims: they share one object.
+    status = _NO_CLAIMS if status == _NO_CLAIMS else status
+    return replace(pod, metadata=replace(pod.metadata, resource_version=""), status=status)
 
 
 def retry_pending_resizes(iteration: Iteration) -> None:

@@ -39,7 +39,10 @@ def set_source_pods(iteration: Iteration, source: PodSource, pods: Iterable[Pod]
     """Makes the source's pods exactly these, at once or, if there are many, over the next decisions."""
     if source is not PodSource.CLUSTER:
         # A manifest may hold the status of another pod, as `kubectl get -o yaml` prints it.
-        pods = [without_api_fields(pod) if pod.status != PodStatus() else pod for pod in pods]
+        pods = [
+            replace(without_api_fields(pod), status=PodStatus()) if pod.status != PodStatus() else pod
+            for pod in pods
+        ]
     by_uid = {pod.uid: pod for pod in with_known_uids(iteration, source, pods)}
     iteration.keep_deferred(lambda origin, pod: origin is not source or pod.uid in by_uid)
     for uid, record in tuple(iteration.pods.items()):

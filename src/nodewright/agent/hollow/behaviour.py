@@ -81,6 +81,12 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """The moment from which its probes fail; None: they never do."""
     memory: UsageCurve = UsageCurve()
     disk: UsageCurve = UsageCurve()
+    logs: str = ""
+    """What it has printed when it starts."""
+    exec: str = ""
+    """What each command in it prints."""
+    exec_code: int = 0
+    """The exit code of these commands."""
 
 
 def behaviour_of(pod: Pod, container: str, attempt: int, seed: str) -> tuple[Behaviour, tuple[Fault, ...]]:
@@ -190,6 +196,11 @@ def _points(text: str) -> Iterator[tuple[int, int]]:
         yield at_ns, _amount(amount if separator else at)
 
 
+def _text(text: str, draw: random.Random) -> str:
+    del draw
+    return text
+
+
 def _code(text: str, draw: random.Random) -> int:
     del draw
     if not text.isdecimal() or saturated_int(text) > 255:
@@ -206,5 +217,8 @@ _PARSERS: Mapping[str, Callable[[str, random.Random], Any]] = {
     "fails-after": _span,
     "memory": _curve,
     "disk": _curve,
+    "logs": _text,
+    "exec": _text,
+    "exec-code": _code,
 }
 """The annotations, by the name after the prefix: a field of `Behaviour` each, in the order in which values are drawn."""

@@ -7,6 +7,7 @@ from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.agent.member.node_registration import NODES
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
+from nodewright.cluster.objects.node_owned_objects import TOPOLOGIES
 from nodewright.cluster.tasks.timing import HostClock
 from nodewright.model.errors import Fault, InputError
 
@@ -26,9 +27,22 @@ class NeededRight(NamedTuple):
     namespace: str = ""
 
 
+_TOPOLOGY_RIGHT = NeededRight("noderesourcetopologies", ("get", "create", "update"), "topology.node.k8s.io")
+
+
+_CLAIM_RIGHTS = (
+    NeededRight("resourceslices", ("get", "create", "update"), "resource.k8s.io"),
+    NeededRight("resourceclaims", ("get",), "resource.k8s.io"),
+)
+
+
 def needed_rights(options: HollowOptions) -> tuple[NeededRight, ...]:
     """All that the process does in the API server."""
     removal = ("delete",) if options.remove_on_exit else ()
+    reviews = (
+        NeededRight("tokenreviews", ("create",), "authentication.k8s.io"),
+        NeededRight("subjectaccessreviews", ("create",), "authorization.k8s.io"),
+    )
     return (
         NeededRight("nodes", ("get", "list", "watch", "create", *removal)),
         NeededRight("nodes/status", ("patch",)),
@@ -36,6 +50,9 @@ def needed_rights(options: HollowOptions) -> tuple[NeededRight, ...]:
         NeededRight("pods/status", ("patch",)),
         NeededRight("events", ("create", "patch")),
         NeededRight("leases", ("get", "create", "update"), "coordination.k8s.io", "kube-node-lease"),
+        *(reviews if options.kubelet_api else ()),
+        *((_TOPOLOGY_RIGHT,) if options.publish else ()),
+        *(_CLAIM_RIGHTS if options.resource_slices else ()),
     )
 
 
@@ -47,8 +64,20 @@ async def check_cluster(api: ClusterAPI, names: Iterable[str], options: HollowOp
     faults = [Fault(source=source, rule=rule) async for rule in _missing_rights(api, options)]
     if not any("list nodes" in fault.rule for fault in faults):
         faults += _node_faults(await _listed(api, NODES), frozenset(names), options)
+    if options.publish and not await _has_topologies(api):
+        rule = "the cluster has no NodeResourceTopologies (topology.node.k8s.io/v1alpha2): install their definition"
+        faults.append(Fault(source="--publish", value=options.publish[0], rule=rule))
     if faults:
         raise InputError(faults)
+
+
+async def _has_topologies(api: ClusterAPI) -> bool:
+    """Whether the API server has the kind; where objects may not be listed it is assumed."""
+    try:
+        await api.read(TOPOLOGIES, {"limit": "1"})
+    except ApiError as error:
+        return error.status != 404
+    return True
 
 
 async def _missing_rights(api: ClusterAPI, options: HollowOptions) -> Any:

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.assembly.cluster_setup import node_observation, report_times
+from nodewright.agent.assembly.cluster_setup import declared_features, node_observation, report_times
 from nodewright.agent.assembly.dry_run import NoStore
 from nodewright.agent.decide.resource_updates import pod_cgroup
+from nodewright.agent.hollow.hollow_devices import HollowClaims, HollowDrivers, write_slices
 from nodewright.agent.hollow.hollow_options import (
     DOWN,
     PLUGIN_FOUND,
@@ -38,6 +39,7 @@ from nodewright.agent.member.node_object import NodeIdentity, NodeReadings
 from nodewright.agent.member.node_registration import NodeLease, NodeRegistration
 from nodewright.agent.member.pod_informer import PodInformer
 from nodewright.agent.member.pod_status_writer import PodStatusWriter
+from nodewright.agent.member.resource_claims import read_resource_claim
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
 from nodewright.agent.pods.effect_runner import EffectRunner
@@ -48,6 +50,7 @@ from nodewright.agent.store.agent_store import AgentStore, SavedState, StoreSett
 from nodewright.agent.store.store_files import HEADER, JOURNAL, pod_file, read_pod_file
 from nodewright.agent.store.write_queue import StateWriter
 from nodewright.cluster.client.cluster_api import ClusterAPI
+from nodewright.cluster.objects.node_owned_objects import write_topology
 from nodewright.cluster.tasks.supervision import BackgroundTask, run_supervised
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.files.file_store import LocalFileStore
@@ -58,6 +61,7 @@ from nodewright.documents.profiles.state_files.checkpoints import stored_state, 
 from nodewright.engine.core.config.complete_config import events_per_second
 from nodewright.engine.core.eviction.eviction_policy import KUBELET
 from nodewright.model.errors import Fault
+from nodewright.model.kubernetes.claims import ResourceSlice
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -65,6 +69,7 @@ from nodewright.model.reasons.reason import kubelet_start_error
 from nodewright.model.reasons.verdict import Refused
 from nodewright.model.values.instant import Instant
 from nodewright.predict.node import Node
+from nodewright.predict.node_report.node_resource_topology import node_resource_topology, topology_source
 from nodewright.predict.replay.scenario_journal import JournalEncoder
 from nodewright.version import __version__
 
@@ -73,6 +78,7 @@ _SOURCES = frozenset({PodSource.CLUSTER})
 _RUNTIME = "hollow"
 _CANCEL_AGAIN_S = 3.0
 """Leases have been seen to be renewed on and on after a cancellation, for a reason that is not known."""
+_TOPOLOGY_PERIOD_S = 1.0
 POD_NETWORKS = 1 << 14
 """The networks of 1,024 addresses in 10.0.0.0/8."""
 
@@ -96,6 +102,11 @@ class HollowCluster(NamedTuple):
     address: str
     first_network: int
     """The number of the network of pods that the first node has; each other node has the next."""
+    kubelet_port: int = 0
+    """The port at which the kubelets of all nodes answer; 0: none."""
+    publishes_topology: bool = False
+    slices: tuple[ResourceSlice, ...] = ()
+    """The ResourceSlices that each node has."""
 
 
 class _Started(NamedTuple):
@@ -151,14 +162,25 @@ class _Kubelet:
             self.loop.observe(
                 PluginDevicesListed(resource=resource, devices=devices, preferred_allocation=preference)
             )
+        if cluster.slices:
+            self._prepare_claims()
         self._join(boot)
+
+    def _prepare_claims(self) -> None:
+        """Has the claims of pods prepared by the drivers of the node's slices."""
+        cluster, gates = self.cluster, self.loop.state.node.config.gates
+        directory = cluster.root_dir / self.planned.name if cluster.root_dir is not None else None
+        claims = HollowClaims(directory, HollowDrivers(cluster.slices, cluster.clock), gates, cluster.clock)
+        claims.read_claim = partial(read_resource_claim, cluster.api)
+        claims.state, claims.observe = lambda: self.recorder.state, self.loop.observe
+        self.loop.effect_runner.claim_manager = claims
 
     def _join(self, boot: str) -> None:
         """Connects the parts that make it a Node."""
         cluster, name, recorder, loop = self.cluster, self.planned.name, self.recorder, self.loop
         kubelet = loop.state.node.config.parts.kubelet
         self._node_view, pods = cluster.nodes.of(name), cluster.pods.of(name)
-        identity = _identity(self.planned, loop, cluster, boot)
+        self.identity = identity = _identity(self.planned, loop, cluster, boot)
         self.registration = registration = NodeRegistration(
             cluster.heartbeat_api, identity, self._node_view, cluster.host_clock
         )
@@ -209,7 +231,31 @@ class _Kubelet:
         yield BackgroundTask("report the statuses of pods", self._writer.run)
         yield BackgroundTask("write events", self._event_writer.run)
         yield BackgroundTask("watch the pressure", watch_pressure)
+        if self.cluster.publishes_topology:
+            publish = partial(once_registered, self._publish_topology)
+            yield BackgroundTask("publish the NodeResourceTopology", publish)
+        if (claims := self.loop.effect_runner.claim_manager) is not None:
+            on_error = partial(self.recorder.record_warning, "FailedUnprepareDynamicResources")
+            yield BackgroundTask("publish the ResourceSlices", partial(once_registered, self._publish_slices))
+            yield BackgroundTask("give back the claims of pods that are gone", partial(claims.run, on_error))
         yield BackgroundTask("run out of memory", partial(self.runtime.kill_above, stats.oom_limit))
+
+    async def _publish_topology(self) -> None:
+        """Writes the NodeResourceTopology when allocations change, at most once a second."""
+        node_state, published = None, dict[str, Any]()
+        while True:
+            changed, state = self.recorder.change_signal(), self.recorder.state.node
+            if state is not node_state:
+                node_state, topology = state, node_resource_topology(topology_source(state))
+                if topology != published and self.registration.node is not None:
+                    await write_topology(self.cluster.api, topology, self.registration.node)
+                    published = topology
+            await changed.wait()
+            await self.cluster.host_clock.sleep(_TOPOLOGY_PERIOD_S)
+
+    async def _publish_slices(self) -> None:
+        if self.registration.node is not None:
+            await write_slices(self.cluster.api, self.cluster.slices, self.registration.node)
 
     async def _readings(self) -> NodeReadings:
         now = Instant(self.cluster.host_clock.now_ns()).whole_second
@@ -239,6 +285,8 @@ class HollowNode:
         self._has_rebooted = False
         self._boot = ""
         self._disk: LocalFileStore | None = None
+        self.kubelet: _Kubelet | None = None
+        """The kubelet that runs; None: it is down."""
         self.registered = asyncio.Event()
         """Set once the Node exists."""
 
@@ -334,7 +382,7 @@ class HollowNode:
 
     async def _run_kubelet(self, kubelet: _Kubelet | None, faults: Iterator[PlannedFault]) -> PlannedFault:
         """Runs the kubelet until the next fault that ends it."""
-        tasks = []
+        self.kubelet, tasks = kubelet, []
         if kubelet is not None:
             record = kubelet.recorder.record
             tasks = [
@@ -354,6 +402,7 @@ class HollowNode:
             never: asyncio.Future[PlannedFault] = asyncio.get_running_loop().create_future()
             return await never
         finally:
+            self.kubelet = None
             await end_tasks(tasks)
             if kubelet is not None:
                 self._last_state = kubelet.loop.state
@@ -422,6 +471,8 @@ def _identity(planned: PlannedNode, loop: AgentLoop, cluster: HollowCluster, boo
         labels=labels,
         taints=planned.taints or config.parts.kubelet.register_with_taints,
         addresses=(cluster.address,) if cluster.address else (),
+        kubelet_port=cluster.kubelet_port,
+        declared_features=declared_features(config) if cluster.kubelet_port else (),
     )
 
 

@@ -50,6 +50,9 @@ class HollowOptions(msgspec.Struct, frozen=True, kw_only=True):
     adopt: bool = False
     beside_real_nodes: bool = False
     remove_on_exit: bool = False
+    kubelet_api: bool = False
+    publish: tuple[str, ...] = ()
+    resource_slices: Path | None = None
 
     @property
     def speed_factor(self) -> float:
@@ -280,6 +283,22 @@ _OPTIONS = (
     ),
     option("--adopt", "Take over nodes of these names that are not hollow."),
     option("--beside-real-nodes", "Run on a cluster that has other nodes."),
+    option(
+        "--kubelet-api",
+        "Serve logs and exec of the pods, on one port for all nodes: address, port, TLS and authentication as "
+        "--config has them.",
+    ),
+    option(
+        "--publish",
+        "Write the NodeResourceTopology of each node when its allocations change.",
+        multiple=True,
+        type=click.Choice(("topology",)),
+    ),
+    option(
+        "--resource-slices FILE",
+        "The ResourceSlices of one node: each node gets the same devices, and its drivers prepare claims for them.",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    ),
     option("--remove-on-exit", "Delete the nodes at the end. Default: they stay, as after a crash."),
 )
 hollow_options = as_struct(HollowOptions, "options", reversed(_OPTIONS))

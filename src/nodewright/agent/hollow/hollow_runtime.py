@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodewright.agent.assembly.dry_run import PassingProber, SimulatedConfigBuilder
 from nodewright.agent.hollow.behaviour import Behaviour, behaviour_of, has_usage
-from nodewright.agent.host.ports import ContainerConfig, PodSandboxConfig
+from nodewright.agent.host.ports import ContainerConfig, ExecResult, PodSandboxConfig
 from nodewright.agent.observe.pressure_monitor import pods_cgroup
 from nodewright.agent.rules.pod_actions import spec_hash
 from nodewright.agent.runtimes.simulated import (
@@ -27,7 +27,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.engine.core.requests.oom_adjust import OOMCandidate, oom_victim
 from nodewright.engine.node.node_config import NodeConfig
-from nodewright.model.errors import Fault
+from nodewright.model.errors import Fault, HostError
 from nodewright.model.kubernetes.objects import Container, ContainerStatus, Pod
 from nodewright.model.kubernetes.resource_names import EPHEMERAL_STORAGE, MEMORY
 from nodewright.model.kubernetes.runtime_status import (
@@ -108,6 +108,15 @@ class HollowRuntime(FakeRuntime):
         """Changes a container's settings, and with its memory limit the moment at which it is killed."""
         await super().update_container(container_id, settings, files)
         self.schedule_end(self.containers[container_id])
+
+    async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> ExecResult:
+        """What the annotations say that commands print."""
+        del command, timeout_s
+        simulated = self.containers.get(container_id)
+        if simulated is None or simulated.status.phase is not ContainerPhase.RUNNING:
+            raise HostError("execute in container", container_id, "it does not run")
+        behaviour = self.behaviour(simulated)
+        return ExecResult(behaviour.exec_code, behaviour.exec.encode())
 
     async def remove_container(self, container_id: str) -> None:
         """Removes a container."""

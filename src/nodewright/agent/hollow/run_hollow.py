@@ -3,18 +3,22 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from zlib import crc32
 
 from nodewright.agent.assembly.agent_node import host_address
 from nodewright.agent.assembly.node_shutdown import run_unless_stopped
 from nodewright.agent.hollow.cluster_check import check_cluster, unread_stages
+from nodewright.agent.hollow.hollow_devices import read_slices
 from nodewright.agent.hollow.hollow_node import POD_NETWORKS, HollowCluster, HollowNode
 from nodewright.agent.hollow.hollow_options import HollowOptions, PlannedNode, planned_nodes
 from nodewright.agent.hollow.shared_objects import SharedObjects, name_of_node, node_of_pod
 from nodewright.agent.host.agent_process import raise_descriptor_limit
 from nodewright.agent.member.node_registration import NODES
-from nodewright.cluster.client.access import AccessOptions
+from nodewright.cluster.client.access import AccessOptions, ClusterAccess
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
 from nodewright.cluster.client.kubeconfig import load_access
@@ -59,11 +63,14 @@ async def run_hollow(options: HollowOptions) -> int:
     Errors: InputError for the options and what the cluster forbids; ApiError; HostError.
     """
     factor, planned = options.speed_factor, planned_nodes(options)
+    if options.resource_slices is not None:
+        read_slices(options.resource_slices)  # What is wrong with it is an error before the cluster is asked.
     access = load_access(AccessOptions(kubeconfig=options.kubeconfig, context=options.context), os.environ)
     log_to_stderr()
     raise_descriptor_limit()
     stop = stop_event()
     async with (
+        AsyncExitStack() as stack,
         ApiClient(access, max_requests=_MAX_REQUESTS) as api,
         ApiClient(access, max_requests=_MAX_REQUESTS) as heartbeat_api,
         ApiClient(access, max_requests=_MAX_EVENT_REQUESTS) as event_api,
@@ -74,11 +81,37 @@ async def run_hollow(options: HollowOptions) -> int:
             print_log_line(f"Stages of kwok are not read, annotations of pods are: {', '.join(stages)}")
         clock = HostClock() if factor == 1 else FastClock(factor)
         cluster = shared_cluster((api, heartbeat_api, event_api), names, (clock, HostClock()), options)
+        nodes = dict[str, HollowNode]()
+        if options.kubelet_api:
+            cluster = cluster._replace(
+                kubelet_port=await _kubelet_port(stack, cluster, nodes, planned, access)
+            )
+        nodes |= {node.name: HollowNode(node, cluster) for node in planned}
         ShortCollections().install()
-        await run_unless_stopped(stop, run_nodes([HollowNode(node, cluster) for node in planned], cluster))
+        await run_unless_stopped(stop, run_nodes(tuple(nodes.values()), cluster))
         if options.remove_on_exit:
             await _remove_nodes(api, planned)
     return YES
+
+
+async def _kubelet_port(
+    stack: AsyncExitStack,
+    cluster: HollowCluster,
+    nodes: Mapping[str, HollowNode],
+    planned: Sequence[PlannedNode],
+    access: ClusterAccess,
+) -> int:
+    """The port at which the kubelets of all nodes answer until the stack is closed; the nodes may follow.
+
+    Errors: InputError; HostError.
+    """
+    from nodewright.agent.hollow import hollow_server  # noqa: PLC0415 - 3 MiB, if it is not used
+
+    temporary = Path(stack.enter_context(TemporaryDirectory(prefix="nodewright-hollow-")))
+    folder = cluster.root_dir or temporary
+    serving = hollow_server.hollow_serving_config(planned[0], access, cluster.address, folder)
+    routes = hollow_server.HollowRoutes(cluster.pods, nodes, hollow_server.AnnotatedLogs(temporary))
+    return await hollow_server.serve_kubelet_port(stack, serving, routes)
 
 
 def shared_cluster(
@@ -107,6 +140,8 @@ def shared_cluster(
         root_dir=options.root_dir,
         address=host_address(),
         first_network=crc32(names[0].encode()) % POD_NETWORKS,
+        publishes_topology="topology" in options.publish,
+        slices=read_slices(options.resource_slices) if options.resource_slices is not None else (),
     )
 
 

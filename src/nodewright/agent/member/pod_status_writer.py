@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from operator import is_
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.decide.iteration import IterationResult
@@ -43,8 +45,8 @@ class _Origin(NamedTuple):
 
 class _SettledStatus(NamedTuple):
     origin: _Origin
-    status: dict[str, Any]
-    """What was asked for."""
+    digest: bytes
+    """That of what was asked for: the status itself would double the memory of a pod."""
     stored: dict[str, Any]
     """What was then stored."""
 
@@ -53,8 +55,8 @@ class _PlannedWrite(NamedTuple):
     origin: _Origin
     document: dict[str, Any]
     """The object as it was observed."""
-    status: dict[str, Any]
-    """The status that it should have."""
+    digest: bytes
+    """That of the status that it should have."""
     patch: dict[str, Any] | None
     """What makes it so; None: it has this status."""
 
@@ -155,16 +157,19 @@ class PodStatusWriter:
         settled = self._settled.get(uid)
         if settled is not None and settled.stored != before:
             settled = None
-        if settled is not None and all(map(is_, settled.origin, origin)):
-            status = settled.status
-        else:
+        digest, patch = b"", None
+        if settled is None or not all(map(is_, settled.origin, origin)):
             reported = pod_status_document(record, state.node, self.runtime_name)
             status = merged_status(before, reported, record)
-        is_settled = settled is not None and settled.status == status
-        patch = None if is_settled else pod_status_patch(document["metadata"]["uid"], before, status)
+            digest = sha256(msgspec.json.encode(status)).digest()
+            if settled is not None and settled.digest == digest:
+                # Nothing keeps the record of before alive.
+                self._settled[uid] = settled._replace(origin=origin)
+            else:
+                patch = pod_status_patch(document["metadata"]["uid"], before, status)
         if patch is None and not can_be_deleted(document, record):
             return None
-        return _PlannedWrite(origin, document, status, patch)
+        return _PlannedWrite(origin, document, digest, patch)
 
     async def _write(self, uid: str, planned: "_PlannedWrite") -> None:
         changed_s = self._changed_s.pop(uid, None)
@@ -198,7 +203,7 @@ class PodStatusWriter:
         if planned.patch is not None:
             self.requests += 1
             document = await self._api.patch(f"{path}/status", planned.patch)
-            self._settled[uid] = _SettledStatus(planned.origin, planned.status, document.get("status") or {})
+            self._settled[uid] = _SettledStatus(planned.origin, planned.digest, document.get("status") or {})
             self._reflector.put(document)
         if can_be_deleted(document, planned.origin.record):
             self.requests += 1

@@ -10,11 +10,12 @@ import msgspec
 
 from nodewright.cluster.client.access import AccessOptions
 from nodewright.cluster.client.api_client import ApiClient
-from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path
+from nodewright.cluster.client.cluster_api import ClusterAPI, api_path
 from nodewright.cluster.client.kubeconfig import load_access
 from nodewright.cluster.client.reflector import Reflector
 from nodewright.cluster.exports.export_feed import ExportFeed
 from nodewright.cluster.exports.export_places import EXPORT_URL
+from nodewright.cluster.objects.node_owned_objects import write_topology
 from nodewright.cluster.objects.object_names import name_selector
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.output.terminal import print_log_line
@@ -23,7 +24,6 @@ from nodewright.scheduling.exporter.export_options import ExportOptions
 from nodewright.scheduling.exporter.node_reader import PodList
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
-TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 DIGEST_ANNOTATION = "nodewright.dev/export-digest"
 MIN_WRITE_PERIOD_S = 5.0
 _LONGEST_RETRY_S = 300.0
@@ -137,24 +137,7 @@ class Publisher:
 
         profile = served.export.profile
         topology = node_resource_topology(topology_source(Node.from_profile(profile).state))
-        metadata = node["metadata"]
-        # With the Node its topology is deleted.
-        owner = {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": metadata["uid"]}
-        topology["metadata"] = {"name": metadata["name"], "ownerReferences": [owner]}
-        path = api_path(TOPOLOGIES, metadata["name"])
-        try:
-            stored = await self._api.read(path, {})
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            await self._api.create(TOPOLOGIES, topology)
-            return
-        if any(
-            stored.get(name) != topology.get(name) for name in ("zones", "attributes", "topologyPolicies")
-        ):
-            # Labels, annotations and finalizers of others stay: the exporter may not change them.
-            topology["metadata"] = {**stored["metadata"], "ownerReferences": [owner]}
-            await self._api.update(path, topology)
+        await write_topology(self._api, topology, node)
 
 
 class ExportMember:

@@ -35,6 +35,9 @@ def test_every_annotation_is_read() -> None:
         "fails-after": "20s",
         "memory": "0s=100Mi,10s=200Mi",
         "disk": "1Gi",
+        "logs": "started\n",
+        "exec": "fine",
+        "exec-code": "2",
     }
     read = behaviour({f"nodewright.dev/{name}": text for name, text in annotations.items()})
     assert read == Behaviour(
@@ -46,6 +49,9 @@ def test_every_annotation_is_read() -> None:
         fails_after=20 * SECOND,
         memory=UsageCurve(((0, 100 * MIB), (10 * SECOND, 200 * MIB))),
         disk=UsageCurve(((0, 1 << 30),)),
+        logs="started\n",
+        exec="fine",
+        exec_code=2,
     )
 
 

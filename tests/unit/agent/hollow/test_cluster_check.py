@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.memory_cluster import NODES, MemoryCluster
 from nodewright.agent.hollow.cluster_check import check_cluster, unread_stages
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.cluster.client.cluster_api import ApiError
+from nodewright.cluster.objects.node_owned_objects import TOPOLOGIES
 from nodewright.model.errors import InputError
 
 STAGES = "/apis/kwok.x-k8s.io/v1alpha1/stages"
@@ -49,6 +51,36 @@ def node(name: str, **metadata: dict[str, str]) -> dict[str, Any]:
 
 def test_an_empty_cluster_takes_them() -> None:
     assert checked(ReviewingCluster()) == ""
+
+
+def test_topologies_need_their_definition_and_rights() -> None:
+    class WithoutTopologies(ReviewingCluster):
+        async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+            if path == TOPOLOGIES:
+                raise ApiError("GET", path, "the server could not find the resource", status=404)
+            return await super().read(path, query)
+
+    assert checked(ReviewingCluster(), publish=("topology",)) == ""
+    assert checked(WithoutTopologies()) == ""
+    denied = WithoutTopologies(("create", "noderesourcetopologies"))
+    text = checked(denied, publish=("topology",))
+    assert "its user may not create noderesourcetopologies" in text
+    assert "--publish" in text
+    assert "install their definition" in text
+
+
+def test_the_kubelet_port_needs_the_rights_to_ask_who_may_use_it() -> None:
+    cluster = ReviewingCluster(("create", "subjectaccessreviews"))
+    assert checked(cluster) == ""
+    assert "its user may not create subjectaccessreviews" in checked(cluster, kubelet_api=True)
+
+
+def test_claims_need_the_rights_to_read_them_and_to_write_slices() -> None:
+    cluster = ReviewingCluster(("create", "resourceslices"), ("get", "resourceclaims"))
+    assert checked(cluster) == ""
+    text = checked(cluster, resource_slices=Path("slices.yaml"))
+    assert "its user may not create resourceslices" in text
+    assert "its user may not get resourceclaims" in text
 
 
 def test_all_missing_rights_are_listed_with_everything_else() -> None:

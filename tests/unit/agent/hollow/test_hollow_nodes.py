@@ -19,6 +19,7 @@ from nodewright.agent.hollow.hollow_options import HollowOptions, planned_nodes
 from nodewright.agent.hollow.run_hollow import run_nodes, shared_cluster
 from nodewright.agent.store.store_files import log_commit_mark
 from nodewright.cli.app import run
+from nodewright.cluster.objects.node_owned_objects import TOPOLOGIES
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import NO
 from nodewright.documents.profiles.profile_yaml import profile_document
@@ -53,16 +54,18 @@ class HollowRun:
         )
         path.write_text(as_json(profile_document(profile)), "utf-8")
         self.options = HollowOptions(nodes=(f"2*{path}",), **options)
+        self.nodes: dict[str, HollowNode] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The process, until the end of the context."""
         nodes = planned_nodes(self.options)
         api = self.cluster
-        shared = shared_cluster(
+        self.shared = shared_cluster(
             (api, api, api), [node.name for node in nodes], (self.clock, self.clock), self.options
         )
-        task = asyncio.create_task(run_nodes([HollowNode(node, shared) for node in nodes], shared))
+        self.nodes = {node.name: HollowNode(node, self.shared) for node in nodes}
+        task = asyncio.create_task(run_nodes(tuple(self.nodes.values()), self.shared))
         await settle()
         try:
             yield
@@ -90,7 +93,8 @@ class HollowRun:
         metadata |= {"generation": 1, "creationTimestamp": "2027-01-15T08:00:00Z"}
         full = {"nodeName": node, "containers": [container], "restartPolicy": "Always", **spec}
         full.setdefault("terminationGracePeriodSeconds", 3)
-        document = {"metadata": metadata, "spec": full, "status": {"phase": "Pending"}}
+        status = {"phase": "Pending", **full.pop("status", {})}
+        document = {"metadata": metadata, "spec": full, "status": status}
         self.cluster.put(f"{PODS}/{name}", document)
 
     def status(self, name: str) -> dict[str, Any]:
@@ -308,6 +312,33 @@ async def test_faults_happen_on_schedule(tmp_path: Path, hollow: HollowRun) -> N
         assert hollow.node("hollow-1")["status"]["allocatable"]["example.com/gpu"] == "0"
         await hollow.after(60)
         assert hollow.node("hollow-1")["status"]["allocatable"]["example.com/gpu"] == "2"
+
+
+@in_event_loop
+async def test_the_topology_of_each_node_follows_its_allocations(hollow: HollowRun, tmp_path: Path) -> None:
+    hollow = again(hollow, tmp_path, publish=("topology",))
+    path = f"{TOPOLOGIES}/hollow-0"
+
+    def available_cpus() -> int:
+        amounts = [each for zone in hollow.cluster.objects[path]["zones"] for each in zone["resources"]]
+        return sum(int(amount["available"]) for amount in amounts if amount["name"] == "cpu")
+
+    async with hollow.running():
+        await hollow.after(5)
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "hollow-0"}
+        owner["uid"] = hollow.node()["metadata"]["uid"]
+        assert hollow.cluster.objects[path]["metadata"]["ownerReferences"] == [owner]
+        assert available_cpus() == 7
+        hollow.create_pod("web", {"requests": GUARANTEED, "limits": GUARANTEED})
+        await hollow.after(5)
+        assert available_cpus() == 5
+        written = hollow.cluster.requests.count(("PUT", path))
+        hollow.create_pod("shared", {"requests": {"cpu": "100m"}})
+        await hollow.after(5)
+        assert hollow.cluster.requests.count(("PUT", path)) == written, "no CPU has another owner"
+        hollow.cluster.delete_pod("web")
+        await hollow.after(10)
+        assert available_cpus() == 7
 
 
 @pytest.mark.parametrize("keeps_state", [False, True])
