@@ -1,6 +1,6 @@
 """The errors that are raised: faults of an input, and failures of operations on the host."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -41,6 +41,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         parts = (self.source, self.path, error, value, self.rule)
         text = ": ".join(shortened(part, _MAX_PART_LENGTH) for part in parts if part)
         return printable(without_passwords(text))
+
+
+def unsupported_value(path: str, value: str, supported: Collection[str]) -> Iterator[Fault]:
+    """The fault of a field that has none of the supported values."""
+    if value not in supported:
+        values = ", ".join(f'"{name}"' for name in supported)
+        yield Fault(path=path, error="Unsupported value", value=value, rule=f"supported values: {values}")
 
 
 def _json_text(value: object) -> str:

@@ -4,15 +4,16 @@ import copy
 import os
 import re
 from _thread import allocate_lock
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from nodewright.documents.formats.kubectl_yaml import number_text
-from nodewright.model.errors import ENCODING_ERRORS, Fault
+from nodewright.model.errors import ENCODING_ERRORS, Fault, unsupported_value
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.model.kubernetes.objects import TAINT_EFFECTS, Taint
 from nodewright.model.values.bounded_cache import cached_texts
 from nodewright.model.values.instant import Instant, InstantError
 from nodewright.model.values.quantity import INT64_MAX, INT64_MIN, Quantity, QuantityError
@@ -143,6 +144,12 @@ def schema_faults(document: Any, type_name: str) -> list[Fault]:
     spec.containers[0].tty: Invalid value: 1: must be true or false, not a number
     """
     return checked(document, type_name).faults
+
+
+def taint_faults(taints: Iterable[Taint]) -> Iterator[Fault]:
+    """The taints of a node with an effect that there is not."""
+    for index, taint in enumerate(taints):
+        yield from unsupported_value(f"spec.taints[{index}].effect", taint.effect, TAINT_EFFECTS)
 
 
 def type_faults(document: Any, type_name: str) -> list[Fault]:

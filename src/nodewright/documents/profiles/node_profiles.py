@@ -5,14 +5,14 @@ A reference becomes a file, the file a document, and the document a NodeProfile 
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.files.regular_files import is_there
-from nodewright.documents.formats.decode import checked, decode
+from nodewright.documents.formats.decode import checked, decode, taint_faults
 from nodewright.documents.formats.documents import InputFile, parse_documents, provided_content, read_file
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.documents.profiles.allocations import allocation_faults
@@ -21,7 +21,7 @@ from nodewright.engine.admission.admission_plugins import with_uid
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.devices.device_state import PREFERENCES
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.model.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError, unsupported_value
 from nodewright.model.hardware import MachineInfo, contradictions
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.model.kubernetes.node_profile import (
@@ -32,7 +32,7 @@ from nodewright.model.kubernetes.node_profile import (
     NodeProfileSpec,
     ReadSource,
 )
-from nodewright.model.kubernetes.objects import TAINT_EFFECTS, Pod, Taint
+from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.release_table import release_table
 from nodewright.model.values.idset import NUMASet
@@ -223,7 +223,7 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
     if spec.borrowers is not None:
         yield from amount_faults("spec.borrowers", spec.borrowers)
     for index, not_judged in enumerate(spec.not_judged):
-        yield from _unsupported(f"spec.notJudged[{index}].part", not_judged.part, tuple(NodePart))
+        yield from unsupported_value(f"spec.notJudged[{index}].part", not_judged.part, tuple(NodePart))
     uids: set[str] = set()
     for index, pod in enumerate(spec.pods):
         if (uid := with_uid(pod).uid) in uids:
@@ -254,7 +254,7 @@ def _numa_node_faults(resource: str, devices: Sequence[Device], machine: Machine
 
 
 def _setting_faults(spec: NodeProfileSpec) -> Iterator[Fault]:
-    yield from _unsupported("spec.kubeletDefects", spec.kubelet_defects, _DEFECTS)
+    yield from unsupported_value("spec.kubeletDefects", spec.kubelet_defects, _DEFECTS)
     for resource, preference in sorted(spec.preferred_allocation.items()):
         yield from preferred_allocation_faults(f"spec.preferredAllocation[{resource}]", preference)
     if spec.cgroup_version not in CGROUP_VERSIONS:
@@ -275,21 +275,9 @@ def _setting_faults(spec: NodeProfileSpec) -> Iterator[Fault]:
         yield Fault(path="spec.pageSizeBytes", value=spec.page_size_bytes, rule="must be greater than zero")
 
 
-def taint_faults(taints: Sequence[Taint]) -> Iterator[Fault]:
-    """The taints of a node with an effect that there is not."""
-    for index, taint in enumerate(taints):
-        yield from _unsupported(f"spec.taints[{index}].effect", taint.effect, TAINT_EFFECTS)
-
-
 def preferred_allocation_faults(path: str, preference: str) -> Iterator[Fault]:
     """A fault if a device plugin cannot have this allocation preference."""
-    yield from _unsupported(path, preference, PREFERENCES)
-
-
-def _unsupported(path: str, value: str, supported: Collection[str]) -> Iterator[Fault]:
-    if value not in supported:
-        values = ", ".join(f'"{name}"' for name in supported)
-        yield Fault(path=path, error="Unsupported value", value=value, rule=f"supported values: {values}")
+    yield from unsupported_value(path, preference, PREFERENCES)
 
 
 def _kubelet_config_faults(profile: NodeProfile, source: str) -> tuple[Fault, ...]:

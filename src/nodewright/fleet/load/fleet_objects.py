@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.documents.formats.controllers import POD_KIND
-from nodewright.documents.formats.decode import checked, decode
+from nodewright.documents.formats.decode import checked, decode, taint_faults
 from nodewright.documents.formats.documents import (
     OTHER_DOCUMENTS,
     TEMPLATE_FILES,
@@ -25,7 +25,6 @@ from nodewright.documents.formats.json_documents import NoteProgress, noted
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.formats.object_location import ObjectLocation, listed_items, with_type_meta
-from nodewright.documents.profiles.node_profiles import taint_faults
 from nodewright.documents.profiles.planned_nodes import PlannedNodes
 from nodewright.engine.admission.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.engine.core.disruption.pod_eviction import EvictionFacts

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode, parse_quantity, type_faults
+from nodewright.documents.formats.decode import decode, parse_quantity, taint_faults, type_faults
 from nodewright.documents.formats.documents import InputFile, parse_documents, read_file
-from nodewright.documents.profiles.node_profiles import taint_faults
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
