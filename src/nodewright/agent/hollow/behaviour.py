@@ -1,10 +1,11 @@
-"""What the containers of a pod on a hollow node do, as the pod's annotations say."""
+"""What the containers of a pod on a hollow node do, as the pod's annotations and the Stages of kwok say."""
 
 import random
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -16,8 +17,12 @@ from nodewright.model.values.quantity import Quantity, QuantityError
 
 PREFIX = "nodewright.dev/"
 """Annotations are `nodewright.dev/NAME` for all containers of the pod, or `nodewright.dev/NAME.CONTAINER` for one."""
-_KWOK_STAGE, _KWOK_MEMORY = "{}.stage.kwok.x-k8s.io/{}", "kwok.x-k8s.io/usage-memory"
-_MAX_NS = 10 * 365 * 86_400 * 10**9
+KWOK_STAGE, _KWOK_MEMORY = "{}.stage.kwok.x-k8s.io/{}", "kwok.x-k8s.io/usage-memory"
+MAX_NS = 10 * 365 * 86_400 * 10**9
+MAX_WEIGHT = 1 << 31
+OWNER_KEY = ".metadata.ownerReferences.[].kind"
+MAP_KEY = re.compile(r'\.metadata\.(labels|annotations)\["([^"]+)"\]')
+"""The keys of kwok by which a pod's metadata are read."""
 _MAX_POINTS, _MAX_BYTES = 10_000, 1 << 60
 
 
@@ -89,7 +94,71 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """The exit code of these commands."""
 
 
-def behaviour_of(pod: Pod, container: str, attempt: int, seed: str) -> tuple[Behaviour, tuple[Fault, ...]]:
+class StageNumber(NamedTuple):
+    """A number of a Stage: a duration in nanoseconds, or a weight."""
+
+    number: int | None = None
+    annotation: str = ""
+    """The annotation of the pod that says another one; empty: none."""
+
+    def of(self, pod: Pod, parse: Callable[[str], int]) -> int | None:
+        """The number for a pod; an annotation that cannot be read is ignored."""
+        with suppress(KeyError, ValueError, DurationError):
+            return parse(pod.metadata.annotations[self.annotation])
+        return self.number
+
+
+class StageMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a Stage asks of a pod."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[str, ...] = ()
+
+    def selects(self, pod: Pod) -> bool:
+        """Whether the pod is as asked."""
+        found = MAP_KEY.fullmatch(self.key)
+        values = [owner.kind for owner in pod.metadata.owner_references]
+        if found is not None:
+            texts = pod.metadata.labels if found[1] == "labels" else pod.metadata.annotations
+            values = [texts[found[2]]] if found[2] in texts else []
+        if self.operator in ("Exists", "DoesNotExist"):
+            return bool(values) is (self.operator == "Exists")
+        return any(value in self.values for value in values) is (self.operator == "In")
+
+
+class PodStage(msgspec.Struct, frozen=True, kw_only=True):
+    """A Stage of kwok that delays a step in a pod's life."""
+
+    name: str
+    step: str
+    """A key of `_STEPS`."""
+    matches: tuple[StageMatch, ...] = ()
+    delay: StageNumber
+    jitter: StageNumber
+    weight: StageNumber = StageNumber(1)
+    """How often it is chosen among Stages of the same step."""
+    exit_code: int = 0
+
+    def selects(self, pod: Pod, container: str) -> bool:
+        """Whether it is for this container."""
+        named = pod.metadata.annotations.get(KWOK_STAGE.format(self.name, "container-name"))
+        return (named or container) == container and all(match.selects(pod) for match in self.matches)
+
+
+_STEPS = {
+    "create": "starts_after",
+    "start": "starts_after",
+    "end": "runs",
+    "init": "runs",
+    "ready": "ready_after",
+}
+"""The steps in a pod's life, and the field of `Behaviour` that the delay of each is; `init` ends init containers."""
+
+
+def behaviour_of(
+    pod: Pod, container: str, attempt: int, seed: str, stages: tuple[PodStage, ...] = ()
+) -> tuple[Behaviour, tuple[Fault, ...]]:
     """What an attempt of a container does, and the annotations that cannot be read, which count as absent.
 
     Equal arguments draw equal values: of a range such as `10s..30s` by the seed and the names of pod and container.
@@ -98,7 +167,7 @@ def behaviour_of(pod: Pod, container: str, attempt: int, seed: str) -> tuple[Beh
     """
     meta = pod.metadata
     draw = random.Random(f"{seed}/{meta.namespace}/{meta.name}/{container}/{attempt}")
-    fields, faults = _kwok_fields(pod, draw), list[Fault]()
+    fields, faults = _kwok_fields(pod, container, draw, stages), list[Fault]()
     for name, parse in _PARSERS.items():
         for key in (f"{PREFIX}{name}.{container}", f"{PREFIX}{name}"):
             text = meta.annotations.get(key)
@@ -118,33 +187,75 @@ def has_usage(pod: Pod) -> bool:
     return any(key.startswith(names) for key in pod.metadata.annotations)
 
 
-def _kwok_fields(pod: Pod, draw: random.Random) -> dict[str, Any]:
-    """The annotations of kwok that mean the same; what cannot be read is ignored, as kwok does."""
+def _kwok_fields(
+    pod: Pod, container: str, draw: random.Random, stages: tuple[PodStage, ...]
+) -> dict[str, Any]:
+    """What kwok's annotations and Stages say; annotations that cannot be read are ignored, as kwok does."""
     annotations, fields = pod.metadata.annotations, dict[str, Any]()
-    starts = [_kwok_delay(annotations, stage, draw) for stage in ("pod-create", "pod-ready")]
-    if any(starts):
-        fields["starts_after"] = sum(delay_ns or 0 for delay_ns in starts)
-    runs = _kwok_delay(annotations, "pod-complete", draw)
-    if runs is not None and any(owner.kind == "Job" for owner in pod.metadata.owner_references):
-        fields["runs"] = runs
+    for step, field in _STEPS.items():
+        found = _stages_of(pod, container, step, stages) or _stages_of(
+            pod, container, step, _ANNOTATED_STAGES
+        )
+        if not found:
+            continue
+        weights = [each.weight.of(pod, _weight) or 0 for each in found]
+        stage = found[0] if len(found) == 1 else draw.choices(found, weights if any(weights) else None)[0]
+        delay_ns = _kwok_delay(stage, pod, draw)
+        if delay_ns is None:
+            continue
+        fields[field] = delay_ns + (fields.get(field, 0) if field == "starts_after" else 0)
+        if field == "runs" and stage.exit_code:
+            code = StageNumber(stage.exit_code, KWOK_STAGE.format(stage.name, "exit-code"))
+            fields["exit_code"] = code.of(pod, lambda text: _code(text, draw))
     if _KWOK_MEMORY in annotations:
         with suppress(ValueError, QuantityError):
             fields["memory"] = UsageCurve(((0, _amount(annotations[_KWOK_MEMORY])),))
     return fields
 
 
-def _kwok_delay(annotations: Mapping[str, str], stage: str, draw: random.Random) -> int | None:
-    """The delay of a stage: with a jitter that is longer, between both."""
-    try:
-        delay, jitter = (
-            _moment(text) if (text := annotations.get(_KWOK_STAGE.format(stage, field))) else None
-            for field in ("delay", "jitter-delay")
-        )
-    except (ValueError, DurationError):
-        return None
-    if delay is not None and jitter is not None and jitter > delay:
-        return draw.randrange(delay, jitter)
-    return delay if delay is not None else jitter
+def _stages_of(pod: Pod, container: str, step: str, stages: tuple[PodStage, ...]) -> list[PodStage]:
+    """The Stages of a step that select the container."""
+    init = next((each for each in pod.spec.init_containers if each.name == container), None)
+    ends = step in {"end", "init"}
+    if (init is None and step == "init") or (init is not None and init.is_sidecar and ends):
+        return []
+    found = [stage for stage in stages if stage.step == step and stage.selects(pod, container)]
+    # A pod that fails while it runs has no init container that fails.
+    return [stage for stage in found if init is None or step != "end" or not stage.exit_code]
+
+
+def _kwok_delay(stage: PodStage, pod: Pod, draw: random.Random) -> int | None:
+    """The delay of a Stage: with a longer jitter between both, with a shorter one that.
+
+    Follows: kwok v0.7, pkg/utils/lifecycle/lifecycle.go, Stage.Delay.
+    """
+    delay, jitter = (number.of(pod, _moment) for number in (stage.delay, stage.jitter))
+    if delay is None or jitter is None:
+        return delay if jitter is None else jitter
+    return draw.randrange(delay, jitter) if jitter > delay else jitter
+
+
+def _weight(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("must be a number")
+    return min(saturated_int(text), MAX_WEIGHT)
+
+
+_ANNOTATED_STAGES = tuple(
+    PodStage(
+        name=name,
+        step=step,
+        matches=matches,
+        delay=StageNumber(None, KWOK_STAGE.format(name, "delay")),
+        jitter=StageNumber(None, KWOK_STAGE.format(name, "jitter-delay")),
+    )
+    for name, step, matches in (
+        ("pod-create", "create", ()),
+        ("pod-ready", "start", ()),
+        ("pod-complete", "end", (StageMatch(key=OWNER_KEY, operator="In", values=("Job",)),)),
+    )
+)
+"""The Stages that annotations alone delay, where the cluster has none for the step."""
 
 
 # ---------------------------------------------------------------- the texts of annotations
@@ -152,7 +263,7 @@ def _kwok_delay(annotations: Mapping[str, str], stage: str, draw: random.Random)
 
 def _moment(text: str) -> int:
     nanoseconds = Duration.parse(text.strip()).nanoseconds
-    if not 0 <= nanoseconds <= _MAX_NS:
+    if not 0 <= nanoseconds <= MAX_NS:
         raise ValueError("must be between 0 and ten years")
     return nanoseconds
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from nodewright.agent.hollow.behaviour import PodStage
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
+from nodewright.agent.hollow.kwok_stages import pod_stage
 from nodewright.agent.member.node_registration import NODES
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI
 from nodewright.cluster.client.reflector import Reflector
@@ -106,12 +108,22 @@ async def _missing_rights(api: ClusterAPI, options: HollowOptions) -> Any:
                 yield f"its user may not {verb} {right.resource}{why}"
 
 
-async def unread_stages(api: ClusterAPI) -> list[str]:
-    """The names of kwok's Stages in the cluster, which hollow nodes do not read; none where they cannot be listed."""
+async def read_stages(api: ClusterAPI) -> tuple[tuple[PodStage, ...], list[str]]:
+    """The Stages of kwok in the cluster that say what containers do, and why others are not read."""
+    stages, unread = list[PodStage](), list[str]()
     try:
-        return sorted(str(stage["metadata"].get("name")) for stage in await _listed(api, _STAGES))
-    except ApiError:
-        return []
+        documents = await _listed(api, _STAGES)
+    except ApiError as error:
+        # Clusters without kwok do not have the kind.
+        return (), [] if error.status == 404 else [f"Stages of kwok are not read: {error}"]
+    for document in sorted(documents, key=lambda each: str(each["metadata"].get("name"))):
+        try:
+            stage = pod_stage(document)
+        except InputError as error:
+            unread.append(f"Stage {document['metadata'].get('name')} of kwok is not read: {error}")
+        else:
+            stages += [stage] if stage is not None else []
+    return tuple(stages), unread
 
 
 async def _listed(api: ClusterAPI, path: str) -> list[dict[str, Any]]:

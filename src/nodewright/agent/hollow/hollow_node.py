@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from nodewright.agent.assembly.cluster_setup import declared_features, node_observation, report_times
 from nodewright.agent.assembly.dry_run import NoStore
 from nodewright.agent.decide.resource_updates import pod_cgroup
+from nodewright.agent.hollow.behaviour import PodStage
 from nodewright.agent.hollow.hollow_devices import HollowClaims, HollowDrivers, write_slices
 from nodewright.agent.hollow.hollow_options import (
     DOWN,
@@ -107,6 +108,8 @@ class HollowCluster(NamedTuple):
     publishes_topology: bool = False
     slices: tuple[ResourceSlice, ...] = ()
     """The ResourceSlices that each node has."""
+    stages: tuple[PodStage, ...] = ()
+    """The Stages of kwok that delay steps in the life of pods."""
 
 
 class _Started(NamedTuple):
@@ -151,7 +154,7 @@ class _Kubelet:
         config, clock = started.state.node.config, cluster.clock
         self.recorder = EventRecorder(started.state, clock)
         self.cgroups = HollowCgroups(runtime, config.facts.cgroup_version)
-        builder = HollowConfigBuilder(clock, cluster.seed)
+        builder = HollowConfigBuilder(clock, cluster.seed, cluster.stages)
         effect_runner = EffectRunner(runtime, self.cgroups, builder, HollowProber(runtime), clock)
         constants = AgentConstants.of(config, clock.now_ns(), cluster.address)
         self.loop = AgentLoop(started.state, effect_runner, started.writer, self.recorder, clock, constants)
@@ -279,7 +282,7 @@ class HollowNode:
 
     def __init__(self, planned: PlannedNode, cluster: HollowCluster) -> None:
         self.planned, self._cluster = planned, cluster
-        self._runtime = HollowRuntime(cluster.clock, self._pod_network, cluster.seed)
+        self._runtime = HollowRuntime(cluster.clock, self._pod_network, cluster.seed, cluster.stages)
         self._last_state: AgentState | None = None
         """What the last kubelet of this process knew."""
         self._has_rebooted = False

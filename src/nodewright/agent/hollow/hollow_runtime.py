@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.agent.assembly.dry_run import PassingProber, SimulatedConfigBuilder
-from nodewright.agent.hollow.behaviour import Behaviour, behaviour_of, has_usage
+from nodewright.agent.hollow.behaviour import Behaviour, PodStage, behaviour_of, has_usage
 from nodewright.agent.host.ports import ContainerConfig, ExecResult, PodSandboxConfig
 from nodewright.agent.observe.pressure_monitor import pods_cgroup
 from nodewright.agent.rules.pod_actions import spec_hash
@@ -54,14 +54,20 @@ _ADDRESSES = 1 << 10
 
 
 class HollowRuntime(FakeRuntime):
-    """Containers that do what the annotations of their pods say.
+    """Containers that do what the annotations of their pods, and Stages of kwok, say.
 
     ``network`` has the addresses of pods. ``on_faults`` gets the annotations of a pod that cannot be read.
     """
 
-    def __init__(self, clock: Clock, network: Callable[[], IPv4Network | IPv6Network], seed: str) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        network: Callable[[], IPv4Network | IPv6Network],
+        seed: str,
+        stages: tuple[PodStage, ...] = (),
+    ) -> None:
         super().__init__(clock)
-        self._network, self._seed = network, seed
+        self._network, self._seed, self._stages = network, seed, stages
         self._behaviours: dict[str, Behaviour] = {}
         self._next_address = 0
         self.has_usage = asyncio.Event()
@@ -76,7 +82,9 @@ class HollowRuntime(FakeRuntime):
         id_, config = simulated.status.id, simulated.config
         known = self._behaviours.get(id_)
         if known is None:
-            known, faults = behaviour_of(config.pod, config.container.name, config.attempt, self._seed)
+            known, faults = behaviour_of(
+                config.pod, config.container.name, config.attempt, self._seed, self._stages
+            )
             self._behaviours[id_] = known
             if faults:
                 self.on_faults(config.pod, faults)
@@ -362,13 +370,13 @@ class HollowProber(PassingProber):
 class HollowConfigBuilder(SimulatedConfigBuilder):
     """Configs of pods that prepare as long as their annotations say."""
 
-    def __init__(self, clock: Clock, seed: str) -> None:
-        self._clock, self._seed = clock, seed
+    def __init__(self, clock: Clock, seed: str, stages: tuple[PodStage, ...] = ()) -> None:
+        self._clock, self._seed, self._stages = clock, seed, stages
 
     async def sandbox_config(self, pod: Pod, attempt: int, cgroup: str) -> PodSandboxConfig:
         """The config of the pod's sandbox, once the pod has prepared."""
         first = pod.spec.containers[0].name if pod.spec.containers else ""
-        delay_ns = behaviour_of(pod, first, attempt, self._seed)[0].starts_after
+        delay_ns = behaviour_of(pod, first, attempt, self._seed, self._stages)[0].starts_after
         if delay_ns:
             await self._clock.sleep(delay_ns / 10**9)
         return await super().sandbox_config(pod, attempt, cgroup)

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from nodewright.agent.assembly.agent_node import host_address
 from nodewright.agent.assembly.node_shutdown import run_unless_stopped
-from nodewright.agent.hollow.cluster_check import check_cluster, unread_stages
+from nodewright.agent.hollow.cluster_check import check_cluster, read_stages
 from nodewright.agent.hollow.hollow_devices import read_slices
 from nodewright.agent.hollow.hollow_node import POD_NETWORKS, HollowCluster, HollowNode
 from nodewright.agent.hollow.hollow_options import HollowOptions, PlannedNode, planned_nodes
@@ -77,10 +77,12 @@ async def run_hollow(options: HollowOptions) -> int:
     ):
         names = [node.name for node in planned]
         await check_cluster(api, names, options, access.source)
-        if stages := await unread_stages(api):
-            print_log_line(f"Stages of kwok are not read, annotations of pods are: {', '.join(stages)}")
+        stages, unread = await read_stages(api)
+        for line in unread:
+            print_log_line(line)
         clock = HostClock() if factor == 1 else FastClock(factor)
         cluster = shared_cluster((api, heartbeat_api, event_api), names, (clock, HostClock()), options)
+        cluster = cluster._replace(stages=stages)
         nodes = dict[str, HollowNode]()
         if options.kubelet_api:
             cluster = cluster._replace(
