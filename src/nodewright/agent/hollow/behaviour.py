@@ -21,7 +21,7 @@ KWOK_STAGE, _KWOK_MEMORY = "{}.stage.kwok.x-k8s.io/{}", "kwok.x-k8s.io/usage-mem
 MAX_NS = 10 * 365 * 86_400 * 10**9
 MAX_WEIGHT = 1 << 31
 OWNER_KEY = ".metadata.ownerReferences.[].kind"
-MAP_KEY = re.compile(r'\.metadata\.(labels|annotations)\["([^"]+)"\]')
+MAP_KEY = re.compile(r'\.metadata\.(labels|annotations)\["(.*)"\]', re.DOTALL)
 """The keys of kwok by which a pod's metadata are read."""
 _MAX_POINTS, _MAX_BYTES = 10_000, 1 << 60
 

@@ -147,11 +147,15 @@ def _read_stage(name: str, spec: _Spec) -> PodStage | None:
         name=name,
         step=step,
         matches=tuple(matches),
-        delay=_number(name, "delay", (delay.duration_milliseconds, delay.duration_from)),
+        delay=_number(name, "delay", "delay.durationFrom", delay.duration_milliseconds, delay.duration_from),
         jitter=_number(
-            name, "jitter-delay", (delay.jitter_duration_milliseconds, delay.jitter_duration_from)
+            name,
+            "jitter-delay",
+            "delay.jitterDurationFrom",
+            delay.jitter_duration_milliseconds,
+            delay.jitter_duration_from,
         ),
-        weight=_number(name, "weight", (spec.weight, spec.weight_from), 1),
+        weight=_number(name, "weight", "weightFrom", spec.weight, spec.weight_from),
         exit_code=exit_code,
     )
 
@@ -166,6 +170,8 @@ def _step(before: str, keys: str, template: str) -> tuple[str, int]:
     if step == "create" and _INIT_STATUSES in keys:
         # An init container begins, or ends.
         return ("init" if ".state.running." in keys else ""), 0
+    if step == "create" and not phases:
+        raise _unread(path, template, "it has no phase, so it is no step of a kubelet's")
     if step == "init" and _INIT_STATUSES not in template:
         raise _unread(path, template, "only init containers fail before the pod runs")
     if step == "ready" and not any(
@@ -181,13 +187,10 @@ def _step(before: str, keys: str, template: str) -> tuple[str, int]:
     return step, code
 
 
-def _number(
-    name: str, field: str, sources: tuple[int | None, _From | None], factor: int = 10**6
-) -> StageNumber:
+def _number(name: str, field: str, path: str, number: int | None, source: _From | None) -> StageNumber:
     """A number of a Stage, or of the annotation that it names; without one of that which Stages of kwok name."""
-    number, source = sources
     found = MAP_KEY.fullmatch(source.expression_from.strip()) if source is not None else None
     if source is not None and (found is None or found[1] != "annotations"):
-        raise _unread(field, source.expression_from, "only annotations of the pod are read")
+        raise _unread(path, source.expression_from, "only annotations of the pod are read")
     annotation = found[2] if found is not None else KWOK_STAGE.format(name, field)
-    return StageNumber(None if number is None else number * factor, annotation)
+    return StageNumber(number if number is None or field == "weight" else number * 10**6, annotation)

@@ -9,7 +9,7 @@ import pytest
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_cluster import NODES, MemoryCluster
 
-from nodewright.agent.hollow.cluster_check import check_cluster, unread_stages
+from nodewright.agent.hollow.cluster_check import check_cluster, read_stages
 from nodewright.agent.hollow.hollow_options import HOLLOW_LABEL, HollowOptions
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.objects.node_owned_objects import TOPOLOGIES
@@ -153,11 +153,36 @@ def test_nodes_of_other_types_are_left_out_and_a_list_has_an_end() -> None:
     assert cluster.pages <= 4000
 
 
-def test_stages_of_kwok_are_named_where_there_are_any() -> None:
+def test_stages_of_kwok_are_read_and_what_cannot_be_is_named() -> None:
+    ready = {
+        "resourceRef": {"kind": "Pod"},
+        "selector": {},
+        "next": {"statusTemplate": "phase: Running"},
+    }
     cluster = ReviewingCluster()
-    assert asyncio.run(unread_stages(cluster)) == []
-    cluster.put(f"{STAGES}/pod-ready", node("pod-ready"))
-    cluster.put(f"{STAGES}/node-crash", node("node-crash"))
-    assert asyncio.run(unread_stages(cluster)) == ["node-crash", "pod-ready"]
-    cluster.is_reachable = False
-    assert asyncio.run(unread_stages(cluster)) == []
+    assert asyncio.run(read_stages(cluster)) == ((), [])
+    cluster.put(f"{STAGES}/pod-ready", {**node("pod-ready"), "spec": ready})
+    cluster.put(
+        f"{STAGES}/later", {**node("later"), "spec": {**ready, "delay": {"durationMilliseconds": -1}}}
+    )
+    cluster.put(f"{STAGES}/empty", node("empty"))
+    cluster.put(
+        f"{STAGES}/node-initialize", {**node("node-initialize"), "spec": {"resourceRef": {"kind": "Node"}}}
+    )
+    stages, unread = asyncio.run(read_stages(cluster))
+    assert [(stage.name, stage.step) for stage in stages] == [("pod-ready", "start")]
+    assert unread == [
+        "Stage empty of kwok is not read: spec.resourceRef.kind: only Stages of pods are read",
+        "Stage later of kwok is not read: spec.delay.durationMilliseconds: Expected `int` >= 0",
+    ]
+
+
+@pytest.mark.parametrize("status", [404, 403])
+def test_without_the_kind_there_are_no_stages_and_a_missing_right_is_named(status: int) -> None:
+    class WithoutStages(ReviewingCluster):
+        async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+            raise ApiError("GET", path, "no stages", status=status)
+
+    stages, unread = asyncio.run(read_stages(WithoutStages()))
+    assert stages == ()
+    assert [line.partition(":")[0] for line in unread] == ["Stages of kwok are not read"] * (status == 403)
