@@ -37,6 +37,18 @@ SLICE = {
     },
 }
 """Two GPUs of a node."""
+STAGES: dict[str, dict[str, Any]] = {
+    "fragile-fails": {
+        "selector": {
+            "matchLabels": {"app": "fragile"},
+            "matchExpressions": [{"key": ".status.phase", "operator": "In", "values": ["Running"]}],
+        },
+        "delay": {"durationMilliseconds": 100, "jitterDurationMilliseconds": 200},
+        "next": {"statusTemplate": "containerStatuses:\n- exitCode: 7\nphase: Failed\n"},
+    },
+    "deleted-soon": {"selector": {}, "next": {"delete": True}},
+}
+"""Stages of kwok: one that is read, one that is not."""
 START = (f"--nodes={COUNT}*epyc-7742-2s-nps4", "--node-labels=topology.kubernetes.io/zone=z{n%2}")
 BY_NUMA = {"cpu": "20", "memory": "1Gi"}
 """More than half of the CPUs of a NUMA node: two pods on it do not fit, though 7 fit by the sum of CPUs."""
@@ -60,6 +72,11 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HollowBench]:
             config.write(f"port: {free_port()}\n")
             config.write(f"authentication: {{x509: {{clientCAFile: {authority.file}}}}}\n")
         define_kind(running.server, "topology.node.k8s.io/v1alpha2", "NodeResourceTopology", TOPOLOGIES)
+        stages = define_kind(running.server, "kwok.x-k8s.io/v1alpha1", "Stage", "stages")
+        for name, stage in STAGES.items():
+            running.create(
+                stages, {"metadata": {"name": name}, "spec": {"resourceRef": {"kind": "Pod"}, **stage}}
+            )
         (folder / "slices.json").write_text(json.dumps(SLICE), "utf-8")
         options = ("--kubelet-api", "--publish=topology", f"--resource-slices={folder}/slices.json")
         running.start(*START, f"--root-dir={folder}/root", *options)
@@ -132,6 +149,18 @@ def test_logs_and_commands_answer_what_the_annotations_say(bench: HollowBench) -
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert (ran.returncode, ran.stdout) == (7, "all is well\n"), ran.stderr
     remove(bench, "talker")
+
+
+def test_stages_of_kwok_end_pods_and_those_without_an_equal_are_named(bench: HollowBench) -> None:
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}
+    pod = {"metadata": {"name": "fragile", "labels": {"app": "fragile"}}, "spec": spec}
+    bench.create("/api/v1/namespaces/default/pods", pod)
+    bench.wait_until(lambda: bool(phases(bench, "fragile", "Failed")))
+    (failed,) = bench.pods("app=fragile")
+    assert failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
+    assert "Stage deleted-soon of kwok is not read: spec.next.delete: Invalid value: true" in bench.log()
+    assert "Stage fragile-fails" not in bench.log()
+    kubectl(bench, "delete", "pod", "fragile")
 
 
 def test_claims_are_allocated_from_the_slices_of_the_nodes_and_prepared(bench: HollowBench) -> None:

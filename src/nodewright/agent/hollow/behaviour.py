@@ -135,7 +135,7 @@ class PodStage(msgspec.Struct, frozen=True, kw_only=True):
     """A key of `_STEPS`."""
     matches: tuple[StageMatch, ...] = ()
     delay: StageNumber
-    jitter: StageNumber
+    jitter: StageNumber = StageNumber()
     weight: StageNumber = StageNumber(1)
     """How often it is chosen among Stages of the same step."""
     exit_code: int = 0

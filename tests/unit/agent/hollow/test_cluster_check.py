@@ -181,7 +181,7 @@ def test_stages_of_kwok_are_read_and_what_cannot_be_is_named() -> None:
 def test_without_the_kind_there_are_no_stages_and_a_missing_right_is_named(status: int) -> None:
     class WithoutStages(ReviewingCluster):
         async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-            raise ApiError("GET", path, "no stages", status=status)
+            raise ApiError("GET", path, f"no stages for {query}", status=status)
 
     stages, unread = asyncio.run(read_stages(WithoutStages()))
     assert stages == ()

@@ -14,6 +14,7 @@ import pytest
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import LEASES, NODES, PODS, MemoryCluster
 
+from nodewright.agent.hollow.behaviour import PodStage, StageNumber
 from nodewright.agent.hollow.hollow_node import HollowNode, end_tasks
 from nodewright.agent.hollow.hollow_options import HollowOptions, planned_nodes
 from nodewright.agent.hollow.run_hollow import run_nodes, shared_cluster
@@ -55,6 +56,7 @@ class HollowRun:
         path.write_text(as_json(profile_document(profile)), "utf-8")
         self.options = HollowOptions(nodes=(f"2*{path}",), **options)
         self.nodes: dict[str, HollowNode] = {}
+        self.stages: tuple[PodStage, ...] = ()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -63,7 +65,7 @@ class HollowRun:
         api = self.cluster
         self.shared = shared_cluster(
             (api, api, api), [node.name for node in nodes], (self.clock, self.clock), self.options
-        )
+        )._replace(stages=self.stages)
         self.nodes = {node.name: HollowNode(node, self.shared) for node in nodes}
         task = asyncio.create_task(run_nodes(tuple(self.nodes.values()), self.shared))
         await settle()
@@ -248,6 +250,23 @@ async def test_pods_start_late_end_crash_and_become_ready_when_they_say(hollow: 
         assert crashed["restartCount"] >= 2
         assert crashed["lastState"]["terminated"]["exitCode"] == 7
         assert crashed["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+
+
+@in_event_loop
+async def test_stages_delay_the_start_and_the_end_of_pods(hollow: HollowRun) -> None:
+    steps = (("start", 20), ("end", 10))
+    hollow.stages = tuple(
+        PodStage(name=step, step=step, delay=StageNumber(seconds * 10**9), exit_code=7)
+        for step, seconds in steps
+    )
+    async with hollow.running():
+        hollow.create_pod("web", restartPolicy="Never")
+        await hollow.after(15)
+        assert "waiting" in hollow.state("web")
+        await hollow.after(10)
+        assert "running" in hollow.state("web")
+        await hollow.after(10)
+        assert hollow.state("web")["terminated"]["exitCode"] == 7
 
 
 @in_event_loop
