@@ -74,9 +74,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HollowBench]:
         define_kind(running.server, "topology.node.k8s.io/v1alpha2", "NodeResourceTopology", TOPOLOGIES)
         stages = define_kind(running.server, "kwok.x-k8s.io/v1alpha1", "Stage", "stages")
         for name, stage in STAGES.items():
-            running.create(
-                stages, {"metadata": {"name": name}, "spec": {"resourceRef": {"kind": "Pod"}, **stage}}
-            )
+            spec = {"resourceRef": {"kind": "Pod"}, **stage}
+            kind = {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage"}
+            running.create(stages, {**kind, "metadata": {"name": name}, "spec": spec})
         (folder / "slices.json").write_text(json.dumps(SLICE), "utf-8")
         options = ("--kubelet-api", "--publish=topology", f"--resource-slices={folder}/slices.json")
         running.start(*START, f"--root-dir={folder}/root", *options)

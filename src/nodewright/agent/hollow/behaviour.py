@@ -117,11 +117,11 @@ class StageMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def selects(self, pod: Pod) -> bool:
         """Whether the pod is as asked."""
-        found = MAP_KEY.fullmatch(self.key)
+        mapping = MAP_KEY.fullmatch(self.key)
         values = [owner.kind for owner in pod.metadata.owner_references]
-        if found is not None:
-            texts = pod.metadata.labels if found[1] == "labels" else pod.metadata.annotations
-            values = [texts[found[2]]] if found[2] in texts else []
+        if mapping is not None:
+            texts = pod.metadata.labels if mapping[1] == "labels" else pod.metadata.annotations
+            values = [texts[mapping[2]]] if mapping[2] in texts else []
         if self.operator in ("Exists", "DoesNotExist"):
             return bool(values) is (self.operator == "Exists")
         return any(value in self.values for value in values) is (self.operator == "In")
@@ -193,13 +193,17 @@ def _kwok_fields(
     """What kwok's annotations and Stages say; annotations that cannot be read are ignored, as kwok does."""
     annotations, fields = pod.metadata.annotations, dict[str, Any]()
     for step, field in _STEPS.items():
-        found = _stages_of(pod, container, step, stages) or _stages_of(
+        candidates = _stages_of(pod, container, step, stages) or _stages_of(
             pod, container, step, _ANNOTATED_STAGES
         )
-        if not found:
+        if not candidates:
             continue
-        weights = [each.weight.of(pod, _weight) or 0 for each in found]
-        stage = found[0] if len(found) == 1 else draw.choices(found, weights if any(weights) else None)[0]
+        weights = [each.weight.of(pod, _weight) or 0 for each in candidates]
+        stage = (
+            candidates[0]
+            if len(candidates) == 1
+            else draw.choices(candidates, weights if any(weights) else None)[0]
+        )
         delay_ns = _kwok_delay(stage, pod, draw)
         if delay_ns is None:
             continue
@@ -219,9 +223,13 @@ def _stages_of(pod: Pod, container: str, step: str, stages: tuple[PodStage, ...]
     ends = step in {"end", "init"}
     if (init is None and step == "init") or (init is not None and init.is_sidecar and ends):
         return []
-    found = [stage for stage in stages if stage.step == step and stage.selects(pod, container)]
     # A pod that fails while it runs has no init container that fails.
-    return [stage for stage in found if init is None or step != "end" or not stage.exit_code]
+    can_fail = init is None or step != "end"
+    return [
+        stage
+        for stage in stages
+        if stage.step == step and (can_fail or not stage.exit_code) and stage.selects(pod, container)
+    ]
 
 
 def _kwok_delay(stage: PodStage, pod: Pod, draw: random.Random) -> int | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.agent.hollow.behaviour import (
     KWOK_STAGE,
@@ -118,35 +119,20 @@ def _unread(path: str, value: object, rule: str) -> InputError:
 
 
 def _read_stage(name: str, spec: _Spec) -> PodStage | None:
-    selector, template = spec.selector, spec.next.status_template
-    matches = [
-        StageMatch(key=f'.metadata.{kind}["{key}"]', operator="In", values=(value,))
-        for kind, texts in (("labels", selector.match_labels), ("annotations", selector.match_annotations))
-        for key, value in texts.items()
-    ]
-    before, keys = "Pending", ""
-    is_deleted = _IS_DELETED in selector.match_expressions
-    for index, expression in enumerate(selector.match_expressions):
-        key, path = "".join(expression.key.split()), f"selector.matchExpressions[{index}]"
-        keys += f"{key}\n"
-        if key == _PHASE_KEY and expression.operator == "In" and len(expression.values) == 1:
-            before = expression.values[0]
-        elif key == OWNER_KEY or MAP_KEY.fullmatch(key):
-            matches.append(expression)
-        elif not is_deleted and expression != _IS_LIVE and not _PROGRESS_KEY.fullmatch(key):
-            raise _unread(path, expression.key, "hollow nodes do not select pods by it")
-    if is_deleted and spec.next.delete:
+    is_deleted, deletes = _IS_DELETED in spec.selector.match_expressions, spec.next.delete
+    if is_deleted and deletes:
         return None
-    if is_deleted or spec.next.delete:
-        raise _unread("next.delete", spec.next.delete, "only pods with a deletionTimestamp are deleted")
-    step, exit_code = _step(before, keys, template)
+    if is_deleted or deletes:
+        raise _unread("next.delete", deletes, "only pods with a deletionTimestamp are deleted")
+    before, keys, matches = _selection(spec.selector)
+    step, exit_code = _step(before, keys, spec.next.status_template)
     if not step:
         return None
     delay = spec.delay
     return PodStage(
         name=name,
         step=step,
-        matches=tuple(matches),
+        matches=matches,
         delay=_number(name, "delay", "delay.durationFrom", delay.duration_milliseconds, delay.duration_from),
         jitter=_number(
             name,
@@ -158,6 +144,26 @@ def _read_stage(name: str, spec: _Spec) -> PodStage | None:
         weight=_number(name, "weight", "weightFrom", spec.weight, spec.weight_from),
         exit_code=exit_code,
     )
+
+
+def _selection(selector: _Selector) -> tuple[str, str, tuple[StageMatch, ...]]:
+    """The phase of the pods that are selected, the keys by which they are, and what is asked of their metadata."""
+    matches = [
+        StageMatch(key=f'.metadata.{kind}["{key}"]', operator="In", values=(value,))
+        for kind, texts in (("labels", selector.match_labels), ("annotations", selector.match_annotations))
+        for key, value in texts.items()
+    ]
+    before, keys = "Pending", ""
+    for index, expression in enumerate(selector.match_expressions):
+        key, path = "".join(expression.key.split()), f"selector.matchExpressions[{index}]"
+        keys += f"{key}\n"
+        if key == _PHASE_KEY and expression.operator == "In" and len(expression.values) == 1:
+            before = expression.values[0]
+        elif key == OWNER_KEY or MAP_KEY.fullmatch(key):
+            matches.append(replace(expression, key=key))
+        elif expression != _IS_LIVE and not _PROGRESS_KEY.fullmatch(key):
+            raise _unread(path, expression.key, "hollow nodes do not select pods by it")
+    return before, keys, tuple(matches)
 
 
 def _step(before: str, keys: str, template: str) -> tuple[str, int]:
@@ -189,8 +195,8 @@ def _step(before: str, keys: str, template: str) -> tuple[str, int]:
 
 def _number(name: str, field: str, path: str, number: int | None, source: _From | None) -> StageNumber:
     """A number of a Stage, or of the annotation that it names; without one of that which Stages of kwok name."""
-    found = MAP_KEY.fullmatch(source.expression_from.strip()) if source is not None else None
-    if source is not None and (found is None or found[1] != "annotations"):
+    mapping = MAP_KEY.fullmatch(source.expression_from.strip()) if source is not None else None
+    if source is not None and (mapping is None or mapping[1] != "annotations"):
         raise _unread(path, source.expression_from, "only annotations of the pod are read")
-    annotation = found[2] if found is not None else KWOK_STAGE.format(name, field)
+    annotation = mapping[2] if mapping is not None else KWOK_STAGE.format(name, field)
     return StageNumber(number if number is None or field == "weight" else number * 10**6, annotation)
