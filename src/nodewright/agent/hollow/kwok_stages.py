@@ -40,6 +40,12 @@ _STEPS = {
     ("Running", "Failed"): "end",
 }
 """The step, by the phases of the pod before and after."""
+_SOURCES = {
+    "delay": "delay.durationFrom",
+    "jitter-delay": "delay.jitterDurationFrom",
+    "weight": "weightFrom",
+}
+"""The fields that name an annotation, by what kwok's own annotations are named for."""
 _INIT_STATUSES, _MAX_CODE = "initContainerStatuses", 255
 _PHASE = re.compile(r"^[ \t]*phase:(.*)$", re.MULTILINE)
 _CODE = re.compile(r"xitCode(?::| :=)[ \t]*([0-9]+)")
@@ -133,15 +139,9 @@ def _read_stage(name: str, spec: _Spec) -> PodStage | None:
         name=name,
         step=step,
         matches=matches,
-        delay=_number(name, "delay", "delay.durationFrom", delay.duration_milliseconds, delay.duration_from),
-        jitter=_number(
-            name,
-            "jitter-delay",
-            "delay.jitterDurationFrom",
-            delay.jitter_duration_milliseconds,
-            delay.jitter_duration_from,
-        ),
-        weight=_number(name, "weight", "weightFrom", spec.weight, spec.weight_from),
+        delay=_number(name, "delay", delay.duration_milliseconds, delay.duration_from),
+        jitter=_number(name, "jitter-delay", delay.jitter_duration_milliseconds, delay.jitter_duration_from),
+        weight=_number(name, "weight", spec.weight, spec.weight_from),
         exit_code=exit_code,
     )
 
@@ -193,10 +193,10 @@ def _step(before: str, keys: str, template: str) -> tuple[str, int]:
     return step, code
 
 
-def _number(name: str, field: str, path: str, number: int | None, source: _From | None) -> StageNumber:
+def _number(name: str, field: str, number: int | None, source: _From | None) -> StageNumber:
     """A number of a Stage, or of the annotation that it names; without one of that which Stages of kwok name."""
     mapping = MAP_KEY.fullmatch(source.expression_from.strip()) if source is not None else None
     if source is not None and (mapping is None or mapping[1] != "annotations"):
-        raise _unread(path, source.expression_from, "only annotations of the pod are read")
+        raise _unread(_SOURCES[field], source.expression_from, "only annotations of the pod are read")
     annotation = mapping[2] if mapping is not None else KWOK_STAGE.format(name, field)
     return StageNumber(number if number is None or field == "weight" else number * 10**6, annotation)
