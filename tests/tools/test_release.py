@@ -27,7 +27,7 @@ from tools.release import (
 from tools.source import ROOT
 
 NEW = "99.0.0"
-MAX_WHEEL_BYTES = 2_750_000
+MAX_WHEEL_BYTES = 2_800_000
 """What weighs in it is in docs/decisions/0036-size.md."""
 
 

@@ -353,7 +353,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
     """The tasks that run beside the loop, each isolated from the others."""
     loop, event_recorder = parts.loop, parts.event_recorder
     kubelet = loop.state.node.config.parts.kubelet
-    runtime, cgroups, clock = loop.effect_runner.runtime, loop.effect_runner.cgroups, loop.clock
+    cgroups, clock = loop.effect_runner.cgroups, loop.clock
     yield BackgroundTask("watch for pressure", parts.pressure.run)
     if loop.constants.predictor is not None:
         sampler = UsageSampler(loop, parts.settings.root_dir)
@@ -365,17 +365,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         "reconcile the cgroups",
         partial(run_cgroup_reconciler, lambda: loop.state, cgroups, event_recorder.record, clock),
     )
-    on_error = partial(event_recorder.record_warning, "LogNotRotated")
-    log_root, policy = parts.agent_interface.log_root, parts.log_rotate_policy
-
-    def remove_unused_logs(pods: Iterable[RuntimePodStatus]) -> None:
-        remove_logs_of_removed_pods(log_root, pods, partial(_known_uids, loop))
-        if loop.effect_runner.log_links is not None:
-            loop.effect_runner.log_links.remove_dead(pods)
-
-    yield BackgroundTask(
-        "rotate logs", partial(rotate_logs, runtime, log_root, policy, clock, on_error, remove_unused_logs)
-    )
+    yield _log_task(parts)
     if parts.runtime_parts.image_manager is not None:
         yield BackgroundTask("collect unused images", parts.runtime_parts.image_manager.run)
     yield BackgroundTask(
@@ -402,6 +392,20 @@ def _claim_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         on_error = partial(event_recorder.record_warning, "FailedUnprepareDynamicResources")
         run = partial(manager.run, on_error)
         yield BackgroundTask("give back the claims of pods that are gone", run)
+
+
+def _log_task(parts: AgentParts) -> BackgroundTask:
+    """Rotates logs, and removes those of pods and containers that are gone."""
+    loop, log_root = parts.loop, parts.agent_interface.log_root
+
+    def remove_unused_logs(pods: Iterable[RuntimePodStatus]) -> None:
+        remove_logs_of_removed_pods(log_root, pods, partial(_known_uids, loop))
+        if loop.effect_runner.log_links is not None:
+            loop.effect_runner.log_links.remove_dead(pods)
+
+    on_error = partial(parts.event_recorder.record_warning, "LogNotRotated")
+    rotate = partial(rotate_logs, loop.effect_runner.runtime, log_root, parts.log_rotate_policy, loop.clock)
+    return BackgroundTask("rotate logs", partial(rotate, on_error, remove_unused_logs))
 
 
 def _known_uids(loop: AgentLoop) -> Collection[str] | None:
