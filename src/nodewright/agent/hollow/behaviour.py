@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from nodewright.model.errors import Fault
-from nodewright.model.kubernetes.objects import Pod
+from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.values.duration import Duration, DurationError
 from nodewright.model.values.golang import saturated_int
 from nodewright.model.values.quantity import Quantity, QuantityError
@@ -76,7 +76,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     starts_after: int = 0
     """How long the pod prepares before its sandbox exists."""
     runs: int | None = None
-    """How long it runs; None: until it is stopped."""
+    """How long it runs; None: until it is stopped. An init container ends at once if nothing else is said."""
     exit_code: int = 0
     stops_after: int = 0
     """How long it takes to end after SIGTERM."""
@@ -192,6 +192,9 @@ def _kwok_fields(
 ) -> dict[str, Any]:
     """What kwok's annotations and Stages say; annotations that cannot be read are ignored, as kwok does."""
     annotations, fields = pod.metadata.annotations, dict[str, Any]()
+    init = _init_container(pod, container)
+    if init is not None and not init.is_sidecar:
+        fields["runs"] = 0  # Otherwise the pod would never start.
     for step, field in _STEPS.items():
         candidates = _stages_of(pod, container, step, stages) or _stages_of(
             pod, container, step, _ANNOTATED_STAGES
@@ -217,9 +220,13 @@ def _kwok_fields(
     return fields
 
 
+def _init_container(pod: Pod, name: str) -> Container | None:
+    return next((each for each in pod.spec.init_containers if each.name == name), None)
+
+
 def _stages_of(pod: Pod, container: str, step: str, stages: tuple[PodStage, ...]) -> list[PodStage]:
     """The Stages of a step that select the container."""
-    init = next((each for each in pod.spec.init_containers if each.name == container), None)
+    init = _init_container(pod, container)
     ends = step in {"end", "init"}
     if (init is None and step == "init") or (init is not None and init.is_sidecar and ends):
         return []

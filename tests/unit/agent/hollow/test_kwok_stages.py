@@ -181,7 +181,7 @@ def test_containers_of_selected_pods_fail_with_the_exit_code_of_the_template() -
     failed = behaviour(stages, labels=chaos)
     assert (failed.runs, failed.exit_code) == (6 * SECOND, 7)
     assert behaviour(stages) == Behaviour()
-    assert behaviour(stages, "first", labels=chaos) == Behaviour(), "init containers have ended before"
+    assert behaviour(stages, "first", labels=chaos) == Behaviour(runs=0), "init containers have ended before"
     annotations = {
         kwok(FAILED["metadata"]["name"], field): text
         for field, text in (("exit-code", "9"), ("container-name", "side"))
@@ -216,6 +216,7 @@ def test_stages_of_one_step_are_chosen_by_weight() -> None:
 
 
 def test_init_containers_end_and_fail_when_their_stages_say() -> None:
+    assert [behaviour((), name).runs for name in ("first", "beside", "main")] == [0, None, None]
     stages = read(INIT_BEGINS, INIT_ENDS)
     assert [behaviour(stages, name).runs for name in ("first", "beside", "main")] == [SECOND // 2, None, None]
     failed = behaviour(read(INIT_FAILED), "first")
