@@ -51,6 +51,6 @@ def test_a_row_has_the_shortest_and_the_median_and_a_pod_its_mean() -> None:
     noted = next(row for row in ROWS if row.noted)
     figure = {"fullname": f"benchmarks/{noted.test}", "stats": {"min": 9}, "extra_info": {noted.noted: 0.25}}
     lines = page({**figures, "benchmarks": [figure]}).splitlines()
-    assert f"| {noted.workload} |  | 250.0 ms |  |  |  | {noted.target} |" in lines
+    assert f"| {noted.workload} | {noted.kubelet} | 250.0 ms |  |  |  | {noted.target} |" in lines
     lines = page(figures).splitlines()
     assert "2026-01-02, CPU" in "".join(lines)
