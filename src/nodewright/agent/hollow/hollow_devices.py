@@ -22,11 +22,13 @@ from nodewright.model.releases.feature_gates import FeatureGates
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
-def read_slices(path: Path) -> tuple[ResourceSlice, ...]:
-    """The ResourceSlices of one node in a file.
+def read_slices(path: Path | None) -> tuple[ResourceSlice, ...]:
+    """The ResourceSlices of one node in a file; none without a file.
 
     Errors: InputError, also for slices that are not of a node.
     """
+    if path is None:
+        return ()
     claims, source = load_workloads([str(path)]).claims, str(path)
     slices = tuple(claims.slices) if claims is not None else ()
     if not slices:

@@ -63,8 +63,8 @@ async def run_hollow(options: HollowOptions) -> int:
     Errors: InputError for the options and what the cluster forbids; ApiError; HostError.
     """
     factor, planned = options.speed_factor, planned_nodes(options)
-    if options.resource_slices is not None:
-        read_slices(options.resource_slices)  # What is wrong with it is an error before the cluster is asked.
+    # What is wrong with the file is an error before the cluster is asked.
+    slices = read_slices(options.resource_slices)
     access = load_access(AccessOptions(kubeconfig=options.kubeconfig, context=options.context), os.environ)
     log_to_stderr()
     raise_descriptor_limit()
@@ -82,7 +82,7 @@ async def run_hollow(options: HollowOptions) -> int:
             print_log_line(line)
         clock = HostClock() if factor == 1 else FastClock(factor)
         cluster = shared_cluster((api, heartbeat_api, event_api), names, (clock, HostClock()), options)
-        cluster = cluster._replace(stages=stages)
+        cluster = cluster._replace(stages=stages, slices=slices)
         nodes = dict[str, HollowNode]()
         if options.kubelet_api:
             cluster = cluster._replace(
@@ -143,7 +143,6 @@ def shared_cluster(
         address=host_address(),
         first_network=crc32(names[0].encode()) % POD_NETWORKS,
         publishes_topology="topology" in options.publish,
-        slices=read_slices(options.resource_slices) if options.resource_slices is not None else (),
     )
 
 

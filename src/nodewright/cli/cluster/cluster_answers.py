@@ -179,11 +179,10 @@ def cluster_sources(cluster: AllNodes, time: str) -> Iterator[ReadSource]:
     ):
         if objects:
             yield ReadSource(name=f"{counted(len(objects), name)}{where}", time=time)
-    failures = Counter((source.error, source.assumed) for source in cluster.failures.values())
-    for (error, assumed), count in failures.most_common(_SHOWN_FAILURES):
+    failures = Counter((source.error, source.assumed) for source in cluster.failures.values()).most_common()
+    for (error, assumed), count in failures[:_SHOWN_FAILURES]:
         yield ReadSource(name=f"/configz of {counted(count, 'kubelet')}", error=error, assumed=assumed)
-    others = failures.most_common()[_SHOWN_FAILURES:]
-    if others:
+    if others := failures[_SHOWN_FAILURES:]:
         (error, assumed), _ = others[0]
         count = sum(count for _, count in others)
         error += "; others for other reasons" if len(others) > 1 else ""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nodewright.cluster.client.cluster_api import ApiError
 from nodewright.cluster.client.list_watch import read_items
+from nodewright.cluster.objects.node_owned_objects import TOPOLOGIES
 from nodewright.cluster.objects.node_sources import CONFIGZ, WITHOUT_CONFIGZ, proxy_path
 from nodewright.cluster.objects.object_names import NODES, PODS
 from nodewright.cluster.objects.reader import NOT_FOUND, ClusterReader
@@ -16,7 +17,6 @@ from nodewright.documents.formats.decode import decode_json
 from nodewright.documents.formats.documents import InputFile
 from nodewright.documents.profiles.capture.captured_node import NodeSources, captured_node
 from nodewright.documents.profiles.capture.from_cluster import (
-    NRT_GROUP,
     read_configz,
     read_node,
     read_topology,
@@ -28,7 +28,6 @@ from nodewright.model.errors import JSON_ERRORS, Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile, ReadSource, with_cpu_decider
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod, PodSpec, PodStatus
 
-_TOPOLOGIES = f"/apis/{NRT_GROUP}/v1alpha2/noderesourcetopologies"
 _MAX_CONCURRENT = 16
 _MAX_EQUAL_FAILURES = 3
 """After so many kubelets without an answer, and none with one, the others are skipped."""
@@ -272,7 +271,7 @@ async def _topologies(reader: ClusterReader) -> dict[str, msgspec.Raw]:
     """The NodeResourceTopology objects by node; empty where the cluster has none or does not show them."""
     objects: dict[str, msgspec.Raw] = {}
     try:
-        async for page in reader.list_pages(_TOPOLOGIES):
+        async for page in reader.list_pages(TOPOLOGIES):
             objects |= read_items(page.items, lambda item: (_NODE.decode(item).metadata.name, item))
     except ApiError as error:
         if error.status == NOT_FOUND or 400 <= error.status < 500:

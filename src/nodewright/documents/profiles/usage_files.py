@@ -12,7 +12,7 @@ from nodewright.documents.formats.decode import decode, decoding_fault, schema_f
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.model.errors import Fault, InputError
+from nodewright.model.errors import Fault, InputError, unsupported_value
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.node_profile import API_VERSION
 from nodewright.model.kubernetes.scenario import UsageRow, UsageTable
@@ -67,11 +67,8 @@ def node_usage_faults(table: UsageTable, path: str) -> Iterator[Fault]:
     """Faults beyond the schema: unknown signals and negative amounts."""
     for field, amounts in (("available", table.available), ("capacity", table.capacity)):
         for name, amount in amounts.items():
-            if name not in set(Signal):
-                values = ", ".join(f'"{signal}"' for signal in Signal)
-                error, rule = "Unsupported value", f"supported values: {values}"
-                yield Fault(path=f"{path}.{field}[{name}]", error=error, value=name, rule=rule)
-            elif amount.sign() < 0:
+            yield from unsupported_value(f"{path}.{field}[{name}]", name, list(Signal))
+            if name in set(Signal) and amount.sign() < 0:
                 yield _negative(f"{path}.{field}[{name}]", amount)
     for index, row in enumerate(table.pods):
         for name in _COLUMNS[3:]:

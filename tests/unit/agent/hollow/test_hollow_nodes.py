@@ -15,6 +15,7 @@ from tests.support.fake_clock import FakeClock, settle
 from tests.support.memory_cluster import LEASES, NODES, PODS, MemoryCluster
 
 from nodewright.agent.hollow.behaviour import PodStage, StageNumber
+from nodewright.agent.hollow.hollow_devices import read_slices
 from nodewright.agent.hollow.hollow_node import HollowNode, end_tasks
 from nodewright.agent.hollow.hollow_options import HollowOptions, planned_nodes
 from nodewright.agent.hollow.run_hollow import run_nodes, shared_cluster
@@ -65,7 +66,7 @@ class HollowRun:
         api = self.cluster
         self.shared = shared_cluster(
             (api, api, api), [node.name for node in nodes], (self.clock, self.clock), self.options
-        )._replace(stages=self.stages)
+        )._replace(stages=self.stages, slices=read_slices(self.options.resource_slices))
         self.nodes = {node.name: HollowNode(node, self.shared) for node in nodes}
         task = asyncio.create_task(run_nodes(tuple(self.nodes.values()), self.shared))
         await settle()
