@@ -258,7 +258,7 @@ def forms_page() -> str:
         "|---|---|---|---|",
     ]
     for form in FORMS:
-        read = ", ".join(f"`{path or 'the document'}`" for path in (*form.fields, *form.flags))
+        read = ", ".join(f"`{path or 'the document'}`" for path in (*form.fields, *form.flags, *form.texts))
         added = ", ".join(f"`{name}: {json.dumps(value)}`" for name, value in form.adds.items())
         lines.append(f"| {form.name} | {read} | {added} | {form.not_judged} |")
     return "\n".join([*lines, ""])

@@ -1,6 +1,7 @@
 """Loads the kubelet's configuration from a file with drop-ins, or from a part of another document."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -234,13 +235,14 @@ def _document_in(file: str, warnings: list[str], *, is_found: bool = False) -> A
 def _configuration_in(file: InputFile, warnings: list[str]) -> Any:
     """The first configuration in a file of any form; the first document if there is none."""
     source = file.source
-    documents = [] if source.endswith(".toml") else parse_documents(file.content, source)
-    first = documents[0].value if documents else None
-    if (len(documents) == 1 and not _kind_error(first)[0]) or not (documents or source.endswith(".toml")):
-        return first
+    with suppress(InputError):  # of a form that is no YAML, or of faults that are found again below
+        documents = parse_documents(file.content, source)
+        first = documents[0].value if documents else None
+        if not documents or (len(documents) == 1 and not _kind_error(first)[0]):
+            return first
     from nodewright.documents.profiles import kubelet_forms  # noqa: PLC0415 - start-up time
 
-    values = [document.value for document in documents] or kubelet_forms.form_documents(file.content, source)
+    values = kubelet_forms.form_documents(file.content, source)
     configs = kubelet_forms.kubelet_configs(values, source)
     if not configs:
         message, path = _kind_error(values[0])

@@ -1,5 +1,7 @@
 """The kubelet's configuration in the forms in which distributions write it: one table from form to KubeletConfiguration."""
 
+import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +37,8 @@ class KubeletForm(msgspec.Struct, frozen=True, kw_only=True):
     """Where the fields of the configuration stand; `[]` is every item of a list, an empty path the document itself."""
     flags: tuple[str, ...] = ()
     """Where flags of the kubelet stand: a list of texts, a map, or a list of names and values."""
+    texts: tuple[str, ...] = ()
+    """Where documents for kubeadm stand as texts."""
     known_names: tuple[str, ...] = ()
     """All names that a document of a form without paths may have."""
     telling_names: tuple[str, ...] = ()
@@ -67,7 +71,7 @@ _TABLE = msgspec.toml.decode(
 )
 FORMS = _TABLE.forms
 """The forms that are known."""
-KUBEADM = "kubeadm"
+KUBEADM, _KUBEADM_GROUP = "kubeadm", "kubeadm.k8s.io"
 _PATHS = {
     **{name.replace("-", ""): path for name, path in FLAG_PATHS.items()},
     **{str(name).lower(): str(name) for name in KubeletConfiguration.__struct_encode_fields__},
@@ -105,7 +109,7 @@ class WrittenKubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def form_documents(content: bytes, source: str) -> list[Any]:
-    """The values of the documents of a file: YAML, JSON or TOML.
+    """The values of the documents of a file: YAML, JSON, TOML or flags.
 
     Errors: InputError with the faults of the syntax.
     """
@@ -114,7 +118,43 @@ def form_documents(content: bytes, source: str) -> list[Any]:
             return [tomllib.loads(decode_text(content, source))]
         except tomllib.TOMLDecodeError as error:
             raise InputError([Fault(rule=f"not valid TOML: {error}", source=source)]) from None
+    text = decode_text(content, source)
+    if not _MAPPING.search(text) and (flags := _flags_of_lines(text, source)):
+        return [{"KUBELET_EXTRA_ARGS": flags}]
     return [document.value for document in parse_documents(content, source)]
+
+
+_LINE_OF_FLAGS = re.compile(r"""\s*(--[a-z]|(Environment=)?["']?KUBELET_\w*ARGS=|ExecStart=\S*kubelet\s)""")
+_MAPPING = re.compile(r"^\s*[\w.-]+:(\s|$)", re.MULTILINE)
+_BEFORE_FLAGS = re.compile(r"(\w+=)*")
+
+
+def _flags_of_lines(text: str, source: str) -> list[str]:
+    r"""The flags in lines of flags, in the variables of an environment file, and in a unit of systemd.
+
+    Errors: InputError for quotes that do not end.
+
+    >>> _flags_of_lines("[Service]\nEnvironment='KUBELET_EXTRA_ARGS=--max-pods=5 --v 2'\n--node-ip=::1 $MORE", "unit")
+    ['--max-pods=5', '--v=2', '--node-ip=::1']
+    """
+    flags = list[str]()
+    for line in filter(_LINE_OF_FLAGS.match, text.replace("\\\n", " ").splitlines()):
+        try:
+            words = [
+                word
+                for quoted in shlex.split(line, comments=True)
+                for word in shlex.split(_BEFORE_FLAGS.sub("", quoted, count=1))
+            ]
+        except ValueError as error:
+            rule = f"not the flags of a kubelet: {error}"
+            raise InputError([Fault(rule=rule, value=line.strip(), source=source)]) from None
+        starts_at = len(flags)
+        for word in words:
+            if word.startswith("-"):
+                flags.append(word)
+            elif len(flags) > starts_at and not word.startswith("$"):
+                flags[-1] += f"={word}"
+    return flags
 
 
 def kubelet_configs(values: Sequence[Any], source: str) -> list[WrittenKubeletConfig]:
@@ -222,6 +262,9 @@ def _configs(
             kernel_arguments=arguments,
         )
         return
+    for path in form.texts:
+        for place, text in _at(value, path):
+            yield from _configs_in_text(form, text, number, place, source)
     flags: dict[str, Any] = {}
     unjudged = [form.not_judged] if form.not_judged else []
     for path in form.flags:
@@ -243,6 +286,29 @@ def _configs(
             prefix=f"{path}." if path else "",
             form=form.name,
             not_judged=(*unjudged, *(f"{path}.{name}" if path else name for name in unknown)),
+        )
+
+
+def _configs_in_text(
+    form: KubeletForm, text: Any, number: int, place: str, source: str
+) -> Iterator[WrittenKubeletConfig]:
+    """The configuration in a text that is a file for kubeadm; a text without one is something else."""
+    if not isinstance(text, str) or not (KIND in text or "kubeletExtraArgs" in text):
+        return
+    values = [document.value for document in parse_documents(text.encode(), f"{source}: {place}")]
+    typed = [
+        {"apiVersion": GROUP_VERSION if value.get("kind") == KIND else _KUBEADM_GROUP, **value}
+        for value in values
+        if isinstance(value, dict)
+    ]
+    for config in kubelet_configs(typed, source):
+        yield replace(
+            config,
+            number=number,
+            document={**form.adds, **config.document},
+            prefix=f"{place}.",
+            form=form.name,
+            not_judged=(*filter(None, [form.not_judged]), *config.not_judged),
         )
 
 

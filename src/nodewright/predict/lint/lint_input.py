@@ -116,7 +116,9 @@ def without_kubelet_configs(
 
 _MAX_CONFIG_BYTES = 1 << 20
 _OBJECT = re.compile(rb"apiVersion")
-_NO_OBJECT = re.compile(rb"^machine:|^kind: *(NodeConfig|ClusterConfig)\b", re.MULTILINE)
+_NO_OBJECT = re.compile(
+    rb"^machine:|^kind: *(NodeConfig|ClusterConfig)\b|^apiVersion: *kind\.x-k8s\.io/", re.MULTILINE
+)
 _FORM = re.compile(rb"^(machine|kubeletConfig|kubelet-arg\+?):", re.MULTILINE)
 TALOS_VERSION = "v1alpha1"
 """The API version of the other documents of a Talos machine configuration."""
@@ -247,7 +249,7 @@ class _LintInputBuilder:
             context=context,
             warnings=inventory.warnings,
             faults=tuple(self.faults),
-            notes=tuple(self.notes),
+            notes=tuple(dict.fromkeys(self.notes)),
         )
 
     def read_forms(self, entries: Sequence[InventoryObject]) -> None:

@@ -25,6 +25,9 @@ SOFT = {"memory.available": "500Mi"}
         ("gardener.yaml", "spec.kubernetes.kubelet.", {"podPidsLimit": 4096, "evictionSoft": SOFT, "systemReserved": {"ephemeral-storage": "1Gi"}}),
         ("kubeadm.yaml", "", {"maxPods": 60, "cgroupDriver": "systemd", "evictionSoft": SOFT}),
         ("cluster-api.yaml", "", {"evictionSoft": SOFT}),
+        ("kubeadm-config-map.yaml", "data.kubelet.", {"cgroupDriver": "systemd", "evictionSoft": SOFT}),
+        ("kind.yaml", "nodes[1].kubeadmConfigPatches[0].", {"maxPods": 60, "evictionSoft": SOFT, "cgroupRoot": "/kubelet", "imageGCHighThresholdPercent": 100}),
+        ("10-kubelet-flags.conf", "", {"maxPods": 60, "evictionSoft": SOFT}),
         ("talos.yaml", "machine.kubelet.extraConfig.", {"featureGates": {"MemoryQoS": False}, "evictionSoft": SOFT, "serverTLSBootstrap": True, "failSwapOn": False}),
         ("k3s.yaml", "", {"maxPods": 60, "evictionSoft": SOFT, "kubeReserved": {"cpu": "200m", "memory": "256Mi"}, "evictionHard": {"imagefs.available": "5%", "nodefs.available": "5%"}}),
         ("bottlerocket.toml", "settings.kubernetes.", {"maxPods": 58, "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}, "evictionSoft": SOFT, "shutdownGracePeriodCriticalPods": "10s", "kubeReserved": {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "1Gi"}}),
@@ -52,6 +55,8 @@ def test_each_form_has_an_example() -> None:
         ("eks.yaml", "--node-labels"),
         ("k3s.yaml", "--config"),
         ("kubeadm.yaml", "--node-ip"),
+        ("kind.yaml", "--node-labels"),
+        ("10-kubelet-flags.conf", "--config"),
         ("bottlerocket.toml", "settings.kubernetes.cluster-name"),
     ],
 )
@@ -78,8 +83,34 @@ def test_flags_are_read_in_every_notation(flags: str, expected: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        "--max-pods=5\n# a comment\n--v 2\n",
+        'KUBELET_KUBEADM_ARGS="--max-pods=5"\nKUBELET_EXTRA_ARGS=\n',
+        "ExecStart=/usr/bin/kubelet \\\n  --max-pods 5 \\\n  $MORE\nRestart=always\n",
+    ],
+)
+def test_flags_are_read_from_files_of_flags_variables_and_units(content: str) -> None:
+    (config,) = read_kubelet_configs(InputFile("kubelet", content.encode()))
+    assert config.document["maxPods"] == 5
+
+
+def test_a_config_map_of_something_else_is_no_kubelet_configuration() -> None:
+    content = (
+        "{apiVersion: v1, kind: ConfigMap, data: {kubelet: 'a: [', other: 'kind: KubeletConfiguration'}}"
+    )
+    assert not read_kubelet_configs(InputFile("a.yaml", content.encode()))
+
+
+@pytest.mark.parametrize(
     ("content", "rule"),
     [
+        ('KUBELET_EXTRA_ARGS="--max-pods=5', "not the flags of a kubelet: No closing quotation"),
+        ("KUBELET_EXTRA_ARGS=--max-pods=x", "must be number"),
+        (
+            "{apiVersion: v1, kind: ConfigMap, data: {kubelet: 'kind: KubeletConfiguration: {'}}",
+            "mapping values are not allowed",
+        ),
         ("kubelet-arg: [max-pods=x]", "must be number"),
         (
             "{apiVersion: machineconfiguration.openshift.io/v1, kind: KubeletConfig, spec: {kubeletConfig: {failSwapOn: false}}}",
