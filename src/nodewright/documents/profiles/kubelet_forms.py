@@ -263,8 +263,8 @@ def _configs(
         )
         return
     for path in form.texts:
-        for place, text in _at(value, path):
-            yield from _configs_in_text(form, text, number, place, source)
+        for text_path, text in _at(value, path):
+            yield from _configs_in_text(form, text, number, text_path, source)
     flags: dict[str, Any] = {}
     unjudged = [form.not_judged] if form.not_judged else []
     for path in form.flags:
