@@ -148,6 +148,8 @@ class StandInScheduler:
 
     async def _call(self, verb: str, body: bytes) -> bytes:
         started_s = time.perf_counter()
+        # The extender closes connections that have waited for long.
+        self._idle = [each for each in self._idle if not each.is_closed]
         connection = self._idle.pop() if self._idle else await CallConnection.open(self._port)
         answer = await connection.call(verb, body)
         self._idle.append(connection)
@@ -364,6 +366,7 @@ class CallConnection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._received, self._answer = b"", asyncio.get_running_loop().create_future()
+        self.is_closed = False
 
     @classmethod
     async def open(cls, port: int) -> "CallConnection":
@@ -382,6 +385,7 @@ class CallConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Ends the call."""
+        self.is_closed = True
         self._end(f"the connection ended: {error}")
 
     def _end(self, text: str) -> None:

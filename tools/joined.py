@@ -399,6 +399,10 @@ class RuntimeStates:
         self._thread.join()
         self._channel.close()
 
+    def has_seen(self, id_: str) -> bool:
+        """Whether the container was seen to run and to end."""
+        return all((id_, state) in self.times_s for state in _STATES.values())
+
     def _run(self) -> None:
         read = self._channel.unary_unary(
             LIST_CONTAINERS.path,
@@ -472,6 +476,8 @@ def measured_status_times(node: Node, sources: Sources, times: int) -> dict[str,
 
         until(lambda: bool(ended()), "a container ends")
         (id_,) = ended()
+        # The API server may have shown the end before the runtime was asked again.
+        until(partial(runtime.has_seen, id_), "the runtime shows the end")
         for what, state in _STATES.items():
             seen_s = states.times_s[id_, state]
             delays[what]["event"].append((seen_s - events.times_s[id_, what]) * 1000)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.laws.test_claims import CLASSES, any_claims, any_devices, held_devices, slices_of
 from tests.support.claims import NODE, holding
 
-from nodewright.documents.formats.claim_objects import decode_claim_object
+from nodewright.documents.formats.claim_versions import decode_claim_object
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.object_usage import claim_with_defaults
 from nodewright.engine.core.claims.claim_changes import changed_inputs

@@ -85,18 +85,41 @@ def test_garbage_is_collected_again_once_the_command_is_imported() -> None:
     assert 10_000 < threshold < 1_000_000
 
 
+def loaded(*names: str) -> set[str]:
+    """The modules that are loaded after an import of these."""
+    code = f"import json, sys, {', '.join(names)}; print(json.dumps([*sys.modules]))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(json.loads(result.stdout))
+    assert modules >= {*names, "starlette"}
+    return modules
+
+
+@pytest.mark.slow
+def test_a_joined_agent_does_not_import_what_allocates_the_devices_of_claims() -> None:
+    """Its memory counts on each node."""
+    agent = "nodewright.agent"
+    parts = (
+        *("nodewright.cli.agent.agent", f"{agent}.assembly.run_agent", f"{agent}.assembly.cluster_setup"),
+        *(f"{agent}.serving.kubelet_routes", f"{agent}.runtimes.cri.cri_runtime"),
+    )
+    unused = {
+        "importlib.resources",
+        "nodewright.engine.admission.quota",
+        "nodewright.engine.core.claims.cel",
+        "nodewright.engine.core.claims.allocation",
+        "nodewright.engine.core.claims.claim_scheduling",
+    }
+    assert not unused & loaded(*parts)
+
+
 @pytest.mark.slow
 def test_an_exporter_imports_nothing_that_decides() -> None:
     """Its memory counts on each node."""
     parts = ("nodewright.scheduling.exporter.run_export", "nodewright.scheduling.exporter.export_member")
-    code = f"import json, sys, {', '.join(parts)}; print(json.dumps([*sys.modules]))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    modules = set(json.loads(result.stdout))
-    assert modules >= {*parts, "starlette"}
     unused = {
         "grpc",
         "nodewright.agent.state.effects",
         "nodewright.engine.node",
         "nodewright.agent.rules",
     }
-    assert not unused & modules
+    assert not unused & loaded(*parts)

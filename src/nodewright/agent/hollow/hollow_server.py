@@ -17,7 +17,7 @@ from nodewright.agent.assembly.kubelet_serving_config import serving_config
 from nodewright.agent.hollow.hollow_node import HollowNode
 from nodewright.agent.hollow.hollow_options import PlannedNode
 from nodewright.agent.hollow.hollow_runtime import HollowRuntime
-from nodewright.agent.hollow.shared_objects import SharedObjects, node_of_pod
+from nodewright.agent.hollow.shared_objects import SharedObjects
 from nodewright.agent.host.host_errors import host_errors
 from nodewright.agent.host.ports import STDOUT, AttachStreamRequest, ExecResult, ExecStreamRequest
 from nodewright.agent.serving.agent_interface import AgentInterface
@@ -149,15 +149,12 @@ class HollowRoutes:
 
         Errors: APIError.
         """
-        for document in self._pods.reflector.objects.values():
-            meta = document["metadata"]
-            if (meta.get("name"), meta.get("namespace")) == (name, namespace):
-                node = self._nodes.get(node_of_pod(document))
-                if node is not None and node.kubelet is None:
-                    raise APIError(INTERNAL_ERROR, f"the kubelet of node {node.planned.name} is down")
-                if node is not None and node.kubelet is not None:
-                    return _agent(node.kubelet, self._logs)
-        raise APIError(NOT_FOUND, f'pod "{name}" does not exist')
+        node = self._nodes.get(self._pods.node_with(namespace, name))
+        if node is None:
+            raise APIError(NOT_FOUND, f'pod "{name}" does not exist')
+        if node.kubelet is None:
+            raise APIError(INTERNAL_ERROR, f"the kubelet of node {node.planned.name} is down")
+        return _agent(node.kubelet, self._logs)
 
 
 def _agent(kubelet: Any, logs: AnnotatedLogs) -> HollowAgent:

@@ -42,6 +42,8 @@ class SharedObjects:
         self.reflector, self._name_of = reflector, name_of
         self._views = {name: NodeObjects(reflector) for name in names}
         self._name_by_uid: dict[str, str] = {}
+        self._uids: dict[tuple[str, str], str] = {}
+        """The uids of the nodes' objects, by namespace and name."""
         self._changes: dict[tuple[str, str], None] = {}
         """The changes that nodes have not got yet, by the node's name and the object's uid."""
         self.listed = asyncio.Event()
@@ -51,6 +53,10 @@ class SharedObjects:
     def of(self, name: str) -> NodeObjects:
         """The objects of a node."""
         return self._views[name]
+
+    def node_with(self, namespace: str, name: str) -> str:
+        """The name of the node that an object belongs to; empty: to none of the nodes."""
+        return self._name_by_uid.get(self._uids.get((namespace, name), ""), "")
 
     def _reduced(self, document: dict[str, Any]) -> dict[str, Any]:
         """What is kept: thousands of pods take half the memory without the fields that only the API server uses."""
@@ -74,20 +80,22 @@ class SharedObjects:
         if view is None:
             return
         if document is None:
-            view.objects.pop(uid, None)
+            key = _key_of(view.objects.pop(uid))
+            if self._uids.get(key) == uid:
+                del self._uids[key]
         else:
-            self._name_by_uid[uid] = name
+            self._name_by_uid[uid], self._uids[_key_of(document)] = name, uid
             view.objects[uid] = document
         self._announce(name, uid)
 
     def _pass_on_list(self) -> None:
         by_name: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in self._views}
-        self._name_by_uid = {}
+        self._name_by_uid, self._uids = {}, {}
         for uid, document in self.reflector.objects.items():
             name = self._name_of(document)
             if name in by_name:
                 by_name[name][uid] = document
-                self._name_by_uid[uid] = name
+                self._name_by_uid[uid], self._uids[_key_of(document)] = name, uid
         for name, view in self._views.items():
             view.objects, view.has_listed = by_name[name], True
             self._announce(name, "")
@@ -108,6 +116,11 @@ class SharedObjects:
         except Exception as error:  # noqa: BLE001 - what one node cannot read concerns no other node
             text = shortened(f"node {name}: {error_text(error)}")
             self.reflector.record_event(RecordEvent.warning("ObjectNotRead", text))
+
+
+def _key_of(document: Mapping[str, Any]) -> tuple[str, str]:
+    meta = document["metadata"]
+    return str(meta.get("namespace") or ""), str(meta["name"])
 
 
 def node_of_pod(document: Mapping[str, Any]) -> str:

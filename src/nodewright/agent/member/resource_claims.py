@@ -3,7 +3,7 @@
 import msgspec
 
 from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, api_path, json_error, with_query
-from nodewright.documents.formats.claim_objects import decode_claim_object
+from nodewright.documents.formats.claim_versions import decode_claim_object
 from nodewright.model.kubernetes.claims import ResourceClaim
 
 _NOT_FOUND = 404

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.claim_objects import as_v1
+from nodewright.documents.formats.claim_versions import as_v1
 from nodewright.documents.formats.decode import checked, decode, decoding_fault, without_nulls
 from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.engine.admission import limit_ranger

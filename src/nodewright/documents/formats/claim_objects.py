@@ -1,12 +1,13 @@
-"""Objects of Dynamic Resource Allocation from documents of any version of their API."""
+"""The objects of Dynamic Resource Allocation that are given, or that an API server has stored."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.documents.formats.decode import decode, decode_json, decoding_fault
+from nodewright.documents.formats.claim_versions import BEFORE_V1, decode_claim_object
+from nodewright.documents.formats.decode import decode_json, decoding_fault
 from nodewright.engine.admission.quota.object_usage import claim_with_defaults, template_with_defaults
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
 from nodewright.model.errors import JSON_ERRORS, InputError
@@ -17,11 +18,6 @@ from nodewright.model.kubernetes.claims import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-
-T = TypeVar("T")
-_BEFORE_V1 = "resource.k8s.io/v1beta1"
-"""The version with other fields than v1."""
-_NAMED_BESIDE_EXACTLY = frozenset({"name", "exactly", "firstAvailable"})
 
 
 def claim_cluster(objects: Iterable[Any], namespace: str) -> ClaimCluster | None:
@@ -70,7 +66,7 @@ def stored_claims(lists: Mapping[str, bytes]) -> ClaimCluster | None:
         for index, item in enumerate(decode_json(content, _Items).items):
             try:
                 named = decode_json(item, _Kind)
-                kind, is_v1 = kinds[named.kind], named.api_version != _BEFORE_V1
+                kind, is_v1 = kinds[named.kind], named.api_version != BEFORE_V1
                 decoded: Any = (
                     decode_json(item, kind) if is_v1 else decode_claim_object(msgspec.json.decode(item), kind)
                 )
@@ -108,54 +104,3 @@ _KINDS: dict[type, str] = {
     ResourceClaimTemplate: "templates",
     DeviceTaintRule: "taint_rules",
 }
-
-
-def decode_claim_object(document: Mapping[str, Any], kind: type[T]) -> T:
-    """The document as an object of the kind; v1beta1 and v1beta2 are converted to v1.
-
-    Errors: msgspec.ValidationError at the first fault.
-    """
-    return decode(as_v1(document), kind)
-
-
-def as_v1(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document with the fields of v1.
-
-    Follows: v1.36, pkg/apis/resource/v1beta1/conversion.go; v1beta2 has the fields of v1.
-    """
-    if document.get("apiVersion") != _BEFORE_V1:
-        return document
-    spec = document.get("spec") or {}
-    if document.get("kind") == "ResourceSlice":
-        spec = _changed(spec, "devices", _device)
-    elif document.get("kind") == "ResourceClaim":
-        spec = _claim_spec(spec)
-    elif document.get("kind") == "ResourceClaimTemplate":
-        spec = {**spec, "spec": _claim_spec(spec.get("spec") or {})}
-    return {**document, "spec": spec}
-
-
-def _claim_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {**spec, "devices": _changed(spec.get("devices") or {}, "requests", _request)}
-
-
-def _changed(holder: Mapping[str, Any], name: str, convert: Any) -> dict[str, Any]:
-    items = holder.get(name)
-    return {**holder, name: list(map(convert, items))} if isinstance(items, list) else dict(holder)
-
-
-def _device(device: Any) -> Any:
-    """A device has its fields in `basic`."""
-    if not isinstance(device, dict) or not isinstance(device.get("basic"), dict):
-        return device
-    return {**device["basic"], **{name: value for name, value in device.items() if name != "basic"}}
-
-
-def _request(request: Any) -> Any:
-    """A request that is no list of alternatives has the fields of `exactly` itself."""
-    if not isinstance(request, dict):
-        return request
-    own = {name: value for name, value in request.items() if name not in _NAMED_BESIDE_EXACTLY}
-    if not own:
-        return request
-    return {name: value for name, value in request.items() if name not in own} | {"exactly": own}

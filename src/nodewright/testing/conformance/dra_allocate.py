@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.documents.formats.claim_objects import decode_claim_object
+from nodewright.documents.formats.claim_versions import decode_claim_object
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.object_usage import claim_with_defaults
 from nodewright.engine.core.claims.allocation import allocate

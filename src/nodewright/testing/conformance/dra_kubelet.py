@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nodewright.documents.formats.claim_objects import decode_claim_object
+from nodewright.documents.formats.claim_versions import decode_claim_object
 from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.state_files.claim_checkpoint import (
     ClaimFileError,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.documents.formats.claim_objects import decode_claim_object
+from nodewright.documents.formats.claim_versions import decode_claim_object
 from nodewright.documents.formats.decode import decode
 from nodewright.engine.admission.quota.object_usage import claim_with_defaults
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster, ClaimScheduling, StatusCode

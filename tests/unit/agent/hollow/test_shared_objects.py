@@ -66,6 +66,31 @@ async def change_pods() -> None:
     assert len(seen) == 2
 
 
+def test_the_node_of_a_pod_is_looked_up_by_its_name() -> None:
+    asyncio.run(look_up_nodes())
+
+
+async def look_up_nodes() -> None:
+    reflector, objects = shared(a_pod("p", "a"), a_pod("r", "real"))
+    assert [objects.node_with("default", name) for name in ("p", "r", "none")] == ["a", "", ""]
+    assert not objects.node_with("shop", "p")
+    again = a_pod("p", "b")
+    again["metadata"]["uid"] = "another"
+    change(reflector, again)
+    assert objects.node_with("default", "p") == "b"
+    del reflector.objects["p"]
+    reflector.on_change("p")
+    assert objects.node_with("default", "p") == "b", "the older pod of this name is gone, not the newer one"
+    del reflector.objects["another"]
+    reflector.on_change("another")
+    assert not objects.node_with("default", "p")
+    change(reflector, a_pod("q", "a"))
+    assert objects.node_with("default", "q") == "a"
+    reflector.objects.clear()
+    reflector.on_change("")
+    assert not objects.node_with("default", "q")
+
+
 def test_the_answer_of_a_write_is_kept_once_beside_the_watch() -> None:
     asyncio.run(write_a_pod())
 

@@ -87,6 +87,10 @@ def test_survivors_of_short_collections_can_be_set_aside_as_well() -> None:
         gc.collect(1)
         assert not any(each is cycle for each in gc.get_objects())
         asyncio.run(clock.advance(ShortCollections.PERIOD_S))
+        gc.collect(1)
+        gc.collect(1)
+        assert not any(each is cycle for each in gc.get_objects()), "no pause for all objects within an hour"
+        asyncio.run(clock.advance(ShortCollections.LATENCY_PERIOD_S - ShortCollections.PERIOD_S))
         # From now on all objects wait for the next full collection.
         gc.collect(1)
         gc.collect(1)

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.documents.formats.claim_objects import decode_claim_object, stored_claims
+from nodewright.documents.formats.claim_objects import stored_claims
+from nodewright.documents.formats.claim_versions import decode_claim_object
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.claims import ResourceClaim, ResourceClaimTemplate, ResourceSlice
 

@@ -31,6 +31,8 @@ _FIRST_DELAY_S, _LAST_DELAY_S, _CONFIRMATION_S = 0.005, 0.02, 1.0
 """Pauses between relists until the runtime's state is what its events say, and how long that is waited for."""
 _LONG_RELIST_S, _PAUSE_FACTOR, _MAX_PAUSE_S = 0.01, 4, 0.2
 """From which time on a relist is followed by a pause, as a multiple of the time that it took."""
+_LISTED_S = 0.0002
+"""What each sandbox and container adds to a relist at most: what lasts longer waits for others, and needs no pause."""
 _START, _EXIT = "/tasks/start", "/tasks/exit"
 _TASK_EVENTS = 'namespace=="k8s.io",topic~="^/tasks/(start|exit|oom)$"'
 
@@ -88,7 +90,7 @@ class PodLifecycleEventGenerator:
                 for uid in sorted({*current, *previous}):
                     if current.get(uid) != previous.get(uid):
                         yield uid
-                await self._wait_for_event()
+                await self._wait_for_event(sum(map(len, current.values())))
         finally:
             listener.cancel()
             await asyncio.gather(listener, return_exceptions=True)
@@ -120,12 +122,9 @@ class PodLifecycleEventGenerator:
                 if runs.get(id_, expected) != expected
             }
 
-    async def _wait_for_event(self) -> None:
-        """Waits for an event, or for the next relist."""
-        # Relists of many pods leave time for other work, and events that arrive together cost one.
-        pause_s = (
-            min(_PAUSE_FACTOR * self._relist_s, _MAX_PAUSE_S) if self._relist_s > _LONG_RELIST_S else 0.0
-        )
+    async def _wait_for_event(self, listed: int) -> None:
+        """Waits for an event, or for the next relist; ``listed``: how many sandboxes and containers the last one had."""
+        pause_s = pause_after(self._relist_s, listed)
         await asyncio.sleep(pause_s)
         now_s = asyncio.get_running_loop().time
         left_s = EVENTED_RELIST_PERIOD_S if self._is_streaming else RELIST_PERIOD_S
@@ -196,3 +195,12 @@ def container_change(event: object) -> tuple[str, bool | None] | None:
 
 def ignore_relist(_at_s: float, _duration_s: float, _interval_s: float | None) -> None:
     """Ignores relists: no metrics are kept."""
+
+
+def pause_after(relist_s: float, listed: int) -> float:
+    """How long no relist follows one that took so long: those of many pods leave time, and events together cost one.
+
+    Units: seconds.
+    """
+    relist_s = min(relist_s, _LISTED_S * listed)
+    return min(_PAUSE_FACTOR * relist_s, _MAX_PAUSE_S) if relist_s > _LONG_RELIST_S else 0.0

@@ -7,7 +7,6 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any, Protocol
 
 import msgspec
@@ -148,6 +147,8 @@ def _file(request: Request, name: str) -> Response:
 @cache
 def _static() -> dict[str, bytes]:
     """The static files by name, read at the first request."""
+    from importlib.resources import files  # noqa: PLC0415 - memory: few look at the dashboard of an agent
+
     folder = files("nodewright.agent.serving.dashboard") / "static"
     return {
         file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _TYPES

@@ -15,6 +15,7 @@ from nodewright.agent.runtimes.cri.pleg import (
     PodLifecycleEventGenerator,
     RelistedState,
     container_change,
+    pause_after,
 )
 
 
@@ -123,6 +124,16 @@ def test_a_runtime_that_never_shows_it_is_not_asked_for_ever(monkeypatch: pytest
                 await asyncio.sleep(0.2)
 
     run(test())
+
+
+@pytest.mark.parametrize(
+    ("relist_s", "listed", "pause_s"),
+    [(0.005, 400, 0.0), (0.02, 400, 0.08), (1.0, 400, 0.2), (1.0, 20, 0.0), (0.0, 0, 0.0)],
+)
+def test_long_lists_of_many_pods_are_followed_by_a_pause_and_those_that_wait_for_others_are_not(
+    relist_s: float, listed: int, pause_s: float
+) -> None:
+    assert pause_after(relist_s, listed) == pytest.approx(pause_s)
 
 
 def test_events_of_cri_name_the_state() -> None:
