@@ -40,7 +40,7 @@ Response = TypeVar("Response", bound=Message)
 _FAILURES = (grpc_aio.AioRpcError, ChannelClosedError, MalformedResponseError)
 _SERVICE = "/v1beta1.DevicePlugin/"
 _MAX_MESSAGE_BYTES = 4 << 20
-"""Follows: grpc-go, server.go and clientconn.go, the default, which the kubelet keeps for plugins."""
+"""Follows: grpc-go 1.79.3, server.go and clientconn.go, the default, which the kubelet keeps for plugins."""
 _MAX_ALLOCATION_BYTES = 1 << 20
 _CLOSE_GRACE_PERIOD_S = 1.0
 """Grace period of calls that are running when the channel is closed."""

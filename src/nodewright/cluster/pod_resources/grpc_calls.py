@@ -24,7 +24,7 @@ async def request_message(
 ) -> Reply:
     """The request of a call to a server with ``bytes`` as deserializer; gRPC itself logs a traceback for a malformed one.
 
-    Follows: grpc-go, server.go, processUnaryRPC: the code and the text of the answer.
+    Follows: grpc-go 1.79.3, server.go, processUnaryRPC: the code and the text of the answer.
     """
     try:
         return _decoded(data, request)
