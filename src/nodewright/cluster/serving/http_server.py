@@ -37,12 +37,12 @@ from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import Fault, HostError, InputError
 
 HEADERS_TIMEOUT_S = 10.0
-_MAX_UNREAD_BYTES, _LINGER_S = 256 << 10, 0.5
+MAX_UNREAD_BYTES, _LINGER_S = 256 << 10, 0.5
 """What is read of the body of a request that has been answered, and how long a client then has to read the answer.
 
 Follows: Go, net/http/server.go, maxPostHandlerReadBytes, rstAvoidanceDelay.
 """
-_FREE_CHUNKS, _MIN_CHUNK_BYTES = 1024, 64
+FREE_CHUNKS, MIN_CHUNK_BYTES = 1024, 64
 """Chunks of a body that may be of any size, and the size that those of a body with more have at least on average."""
 _STREAM_BUFFER_BYTES = 1 << 16
 _KEEPALIVE_S, _KEEPALIVE_PROBES = 15, 9
@@ -91,7 +91,7 @@ class _JoinedResponses(h11.Connection):
         elif isinstance(event, h11.Data):
             self._chunks += event.chunk_end
             self._chunk_bytes += len(event.data)
-            if self._chunks > max(_FREE_CHUNKS, self._chunk_bytes // _MIN_CHUNK_BYTES):
+            if self._chunks > max(FREE_CHUNKS, self._chunk_bytes // MIN_CHUNK_BYTES):
                 raise h11.RemoteProtocolError("chunks are too small")
         return event
 
@@ -160,7 +160,7 @@ class HTTPConnection(H11Protocol):
         if self.cycle is None or self.cycle.response_complete:
             self._start_deadline()
             self._unread = self._unread + len(data) if self.conn.their_state is h11.SEND_BODY else 0
-            if self._unread > _MAX_UNREAD_BYTES:
+            if self._unread > MAX_UNREAD_BYTES:
                 self._linger()
         else:
             self._request_started()
