@@ -53,6 +53,7 @@ def serving(driver: FakeDriver, socket: Path) -> Iterator[None]:
     finally:
         loop.call_soon_threadsafe(ending.set)
         thread.join()
+        loop.close()
 
 
 def create_claim(cluster: ClusterBench, name: str) -> None:

@@ -46,6 +46,10 @@ class ChannelClient:
         """Sends a message."""
         self._send(BytesMessage(bytes([channel]) + data))
 
+    def send_bytes(self, data: bytes) -> None:
+        """Sends bytes, which need not be a frame."""
+        self._writer.write(data)
+
     def ping(self) -> None:
         """Sends a ping."""
         self._send(Ping(b"x"))

@@ -112,7 +112,11 @@ class ServedView:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.run_in_server(self._begin())
+        try:
+            self.run_in_server(self._begin())
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

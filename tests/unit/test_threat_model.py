@@ -27,12 +27,28 @@ from nodewright.agent.store.store_files import DEFERRED, HEADER, JOURNAL, LOG, P
 from nodewright.cli.app import COMMANDS
 from nodewright.cluster.exports.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
 from nodewright.cluster.serving.browser_auth import SESSION_PATH
-from nodewright.cluster.serving.routes import AuthorizedRoute
+from nodewright.cluster.serving.http_server import (
+    FREE_CHUNKS,
+    HANDSHAKE_TIMEOUT_S,
+    HEADERS_TIMEOUT_S,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_ADDRESS,
+    MAX_HEADER_BYTES,
+    MAX_UNREAD_BYTES,
+    MIN_CHUNK_BYTES,
+)
+from nodewright.cluster.serving.middleware import (
+    BODY_TIMEOUT_S,
+    MAX_BODY_BYTES,
+    MIN_BYTES_A_SECOND,
+    SEND_TIMEOUT_S,
+)
+from nodewright.cluster.serving.routes import AccessRole, AuthorizedRoute
 from nodewright.documents.profiles.state_files.claim_checkpoint import CLAIM_STATE_FILE
 from nodewright.engine.core.claims.device_health import MAX_DEVICES
 from nodewright.model.reasons.kubelet_start import StateFile
 from nodewright.predict.lint.lint_settings import FILE_NAME
-from nodewright.scheduling.extender.extender_routes import ExtenderRoutes
+from nodewright.scheduling.extender.extender_routes import MAX_CALL_BYTES, ExtenderRoutes
 from nodewright.scheduling.extender.extender_service import ExtenderService
 from nodewright.scheduling.extender.pod_reviews import ReviewRoutes
 
@@ -54,11 +70,10 @@ def additional_routes() -> list[AuthorizedRoute]:
     return [*ProfileRoutes(NONE, NONE).authorized_routes(), *DashboardRoutes(NONE).authorized_routes()]
 
 
-def kubelet_api() -> set[str]:
-    """With and without `enableDebuggingHandlers`."""
-    routes = KubeletRoutes(NONE, NONE, NONE)
-    debugging = [entry for has in (True, False) for entry in routes.authorized_routes(has_debugging=has)]
-    return texts([*debugging, *additional_routes(), *ExportRoutes(NONE).authorized_routes()])
+def kubelet_api(*, has_debugging: bool = True) -> list[AuthorizedRoute]:
+    """With or without `enableDebuggingHandlers`."""
+    routes = KubeletRoutes(NONE, NONE, NONE).authorized_routes(has_debugging=has_debugging)
+    return [*routes, *additional_routes(), *ExportRoutes(NONE).authorized_routes()]
 
 
 def extender() -> set[str]:
@@ -98,7 +113,7 @@ SERVERS: dict[str, Callable[[], set[str]]] = {
     "The agent's socket": lambda: texts(
         cast("list[Any]", agent_application(NONE, additional_routes()).routes)
     ),
-    "The kubelet's HTTPS API": kubelet_api,
+    "The kubelet's HTTPS API": lambda: texts([*kubelet_api(), *kubelet_api(has_debugging=False)]),
     "The kubelet port of hollow nodes": lambda: texts(HollowRoutes(NONE, NONE, NONE).authorized_routes()),
     "The kubelet's read-only port": lambda: texts(KubeletRoutes(NONE, NONE, NONE).read_only_port_routes()),
     "The kubelet's healthz port": lambda: texts(KubeletRoutes(NONE, NONE, NONE).health_routes()),
@@ -162,6 +177,58 @@ def test_each_route_of_each_server_has_a_row(server: str) -> None:
         {route for route in routes - exact if not route.startswith(starts)} if starts else routes - exact
     )
     assert not missing, f"{server}: no row for {sorted(missing)}"
+
+
+@pytest.mark.parametrize(
+    ("server", "routes"),
+    [
+        ("The kubelet's HTTPS API", kubelet_api),
+        ("The kubelet port of hollow nodes", HollowRoutes(NONE, NONE, NONE).authorized_routes),
+    ],
+)
+def test_each_row_names_the_role_that_its_routes_need(
+    server: str, routes: Callable[[], list[AuthorizedRoute]]
+) -> None:
+    rows = [row.split(" | ") for row in sections()[server].splitlines() if row.startswith("| `")]
+    who = {name: row[1] for row in rows for name in named_routes(row[0])}
+    for entry in routes():
+        for text in texts([entry]):
+            row = max((name for name in who if text.startswith(name.removesuffix("…"))), key=len)
+            method = text.partition(" ")[0]
+            role = "write" if f"{method} write" in who[row] else who[row].partition(";")[0]
+            assert role == entry.role.value, text
+
+
+def test_routes_that_are_switched_off_need_the_role_write() -> None:
+    assert "Without `enableDebuggingHandlers`" in sections()["The kubelet's HTTPS API"]
+    off = [entry for entry in kubelet_api(has_debugging=False) if "{rest:path}" in texts([entry]).pop()]
+    assert off
+    assert {entry.role for entry in off} == {AccessRole.WRITE}
+
+
+def test_the_limits_of_connections_are_those_of_the_code() -> None:
+    rows = {row.split(" | ")[0][2:]: row for row in sections()["Connections"].splitlines() if row[:2] == "| "}
+    limits = {
+        "Connections": (MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS),
+        "TLS handshake; headers": (f"{HANDSHAKE_TIMEOUT_S:g} s", f"{MAX_HEADER_BYTES >> 10} KiB"),
+        "A whole body": (
+            f"{BODY_TIMEOUT_S:g} s",
+            f"1 s for each {MIN_BYTES_A_SECOND >> 10} KiB",
+            f"{MAX_BODY_BYTES >> 20} MiB",
+            f"schedulers {MAX_CALL_BYTES >> 20} MiB",
+        ),
+        "The rest of a body whose request is answered, e.g. refused": (f"{MAX_UNREAD_BYTES >> 10} KiB",),
+        "Chunks of a body": (f"{FREE_CHUNKS:,}", f"{MIN_CHUNK_BYTES} bytes"),
+        "A client that does not read its answer": (
+            f"{SEND_TIMEOUT_S:g} s",
+            f"1 s for each {MIN_BYTES_A_SECOND >> 10} KiB",
+        ),
+    }
+    assert rows.keys() - {"What"} == limits.keys()
+    assert HANDSHAKE_TIMEOUT_S == HEADERS_TIMEOUT_S
+    for name, texts_of_limits in limits.items():
+        for text in map(str, texts_of_limits):
+            assert text in rows[name], (name, text)
 
 
 def test_the_page_describes_no_other_server() -> None:

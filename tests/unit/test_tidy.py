@@ -218,6 +218,13 @@ def test_tests_use_fakes_not_mocks() -> None:
     assert not bad, places(bad)
 
 
+def test_event_loops_are_closed_where_they_are_made() -> None:
+    """One that is not is a warning, and so a failure, of whichever test runs when it is collected."""
+    made = [module for module in WRITTEN if "asyncio.new_event_loop()" in module.text]
+    assert made
+    assert not [module.place for module in made if "loop.close()" not in module.text]
+
+
 def test_laws_leave_the_number_of_examples_to_the_profile() -> None:
     """Else many by night would be as few as at the desk."""
     bad = [module.place for module in modules("tests") if "settings(max_examples" in module.text]

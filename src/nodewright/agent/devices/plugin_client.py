@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -13,6 +14,7 @@ from grpc import aio as grpc_aio
 from nodewright.agent.devices import deviceplugin_pb2 as api
 from nodewright.agent.devices import dra_pb2 as dra_api
 from nodewright.agent.devices import pluginregistration_pb2 as registration_api
+from nodewright.agent.devices.plugin_endpoints import MAX_DEVICES
 from nodewright.agent.devices.protocols import (
     DevicePluginOptions,
     PluginInfo,
@@ -23,10 +25,12 @@ from nodewright.agent.devices.protocols import (
 from nodewright.cluster.pod_resources.grpc_calls import (
     ChannelClosedError,
     MalformedResponseError,
+    request_message,
     stream_responses,
     unary_response,
 )
 from nodewright.engine.core.claims.device_health import HEALTHY, UNHEALTHY, UNKNOWN, DeviceHealth
+from nodewright.engine.core.claims.device_health import MAX_DEVICES as MAX_HEALTHS
 from nodewright.engine.core.claims.prepared_claims import ClaimAnswer, DriverCall, PreparedDevice
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.node_profile import Device
@@ -35,7 +39,8 @@ from nodewright.model.reasons.devices import PreferenceWanted
 Response = TypeVar("Response", bound=Message)
 _FAILURES = (grpc_aio.AioRpcError, ChannelClosedError, MalformedResponseError)
 _SERVICE = "/v1beta1.DevicePlugin/"
-_MAX_MESSAGE_BYTES = 16 << 20
+_MAX_MESSAGE_BYTES = 4 << 20
+"""Follows: grpc-go 1.79.3, server.go and clientconn.go, the default, which the kubelet keeps for plugins."""
 _MAX_ALLOCATION_BYTES = 1 << 20
 _CLOSE_GRACE_PERIOD_S = 1.0
 """Grace period of calls that are running when the channel is closed."""
@@ -70,7 +75,8 @@ class GRPCDevicePluginClient:
         responses = self._channel.stream("ListAndWatch", api.Empty(), api.ListAndWatchResponse)
         async with aclosing(responses):
             async for response in responses:
-                yield tuple(map(_device, response.devices))
+                # A message has room for two million devices, which are not made into values to be refused.
+                yield tuple(map(_device, islice(response.devices, MAX_DEVICES + 1)))
 
     async def preferred_allocation(self, query: PreferenceWanted) -> tuple[str, ...]:
         """As `DevicePluginClient`."""
@@ -233,7 +239,7 @@ class GRPCDRAPluginClient:
         )
         async with aclosing(responses):
             async for response in responses:
-                yield tuple(map(_device_health, response.devices))
+                yield tuple(map(_device_health, islice(response.devices, MAX_HEALTHS)))
 
     async def watch_connection(self) -> AsyncIterator[bool]:
         """As `DRAPluginClient`."""
@@ -328,7 +334,7 @@ async def start_registration_service(
     handlers = {
         "Register": grpc.unary_unary_rpc_method_handler(
             _Registrar(directory, register).answer,
-            request_deserializer=api.RegisterRequest.FromString,
+            request_deserializer=bytes,
             response_serializer=api.Empty.SerializeToString,
         )
     }
@@ -348,10 +354,11 @@ class _Registrar:
 
     async def answer(
         self,
-        request: api.RegisterRequest,
-        context: "grpc_aio.ServicerContext[api.RegisterRequest, api.Empty]",
+        data: bytes,
+        context: "grpc_aio.ServicerContext[bytes, api.Empty]",
     ) -> api.Empty:
         """Registers the plugin; as from Go, every error has the code Unknown."""
+        request = await request_message(data, api.RegisterRequest, context)
         registration = PluginRegistration(
             resource=request.resource_name,
             versions=(request.version,),
@@ -365,6 +372,6 @@ class _Registrar:
         return api.Empty()
 
 
-async def _reject(context: "grpc_aio.ServicerContext[api.RegisterRequest, api.Empty]", text: str) -> NoReturn:
+async def _reject(context: "grpc_aio.ServicerContext[bytes, api.Empty]", text: str) -> NoReturn:
     await context.abort(grpc.StatusCode.UNKNOWN, text)
     raise AssertionError("abort always raises")

@@ -340,7 +340,7 @@ def device_list_error(devices: Iterable[Device]) -> str:
     """
     counts = Counter(device.id for device in devices)
     if len(counts) > MAX_DEVICES:
-        return f"its plugin lists {len(counts)} devices, more than {MAX_DEVICES}"
+        return f"its plugin lists more than {MAX_DEVICES} devices"
     for name, count in counts.items():
         if not name or len(name) > _MAX_ID_LENGTH or not name.isprintable():
             return f"its plugin lists a device with the id {json.dumps(name[:80])}"

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, TextMessage
 from wsproto.events import Request as WebSocketRequest
-from wsproto.utilities import ProtocolError
+from wsproto.utilities import LocalProtocolError, ProtocolError
 
 from nodewright.agent.host.ports import STDOUT, ProcessSession
 from nodewright.agent.serving.upgrade_proxy import is_websocket_request
@@ -143,7 +143,11 @@ class _Conversation:
         """Errors: OSError where the client has left."""
         if self._writer.is_closing():
             raise ConnectionResetError
-        self._writer.write(self._connection.send(event))
+        try:
+            self._writer.write(self._connection.send(event))
+        except LocalProtocolError:
+            # A close, of the client or of a frame that broke the protocol, has been answered already.
+            raise ConnectionResetError from None
 
     async def _ping(self) -> None:
         while True:

@@ -16,6 +16,7 @@ from nodewright.agent.serving.agent_interface import AgentInterface
 from nodewright.agent.serving.agent_server import prepare_socket_path, remove_socket
 from nodewright.agent.state.agent_state import PodRecord, PodStage
 from nodewright.cluster.pod_resources import api_pb2 as v1
+from nodewright.cluster.pod_resources.grpc_calls import request_message
 from nodewright.cluster.pod_resources.lister import SERVICE, allocatable_message, pod_message
 from nodewright.engine.core.claims.prepared_claims import PreparedClaim
 from nodewright.engine.node.node_state import NodeState
@@ -165,10 +166,11 @@ class PodResourcesServer:
         method: "RpcMethod[RpcRequest, RpcResponse]",
         request_type: type[RpcRequest],
         version: str = "v1",
-    ) -> "grpc.RpcMethodHandler[RpcRequest, RpcResponse]":
-        async def limited(request: RpcRequest, context: Context) -> RpcResponse:
+    ) -> "grpc.RpcMethodHandler[bytes, RpcResponse]":
+        async def limited(data: bytes, context: Context) -> RpcResponse:
             if not self._limit.take(self._agent.clock.monotonic_s()):
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+            request = await request_message(data, request_type, context)
             self._agent.pod_resources_calls[version, "requests_total"] += 1
             if version != _OLDER:
                 self._agent.pod_resources_calls[version, f"requests_{name}"] += 1
@@ -176,7 +178,7 @@ class PodResourcesServer:
 
         return grpc.unary_unary_rpc_method_handler(
             limited,
-            request_deserializer=request_type.FromString,
+            request_deserializer=bytes,
             response_serializer=lambda response: response.SerializeToString(),
         )
 

@@ -12,6 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -36,6 +37,13 @@ from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import Fault, HostError, InputError
 
 HEADERS_TIMEOUT_S = 10.0
+MAX_UNREAD_BYTES, _LINGER_S = 256 << 10, 0.5
+"""What is read of the body of a request that has been answered, and how long a client then has to read the answer.
+
+Follows: Go, net/http/server.go, maxPostHandlerReadBytes, rstAvoidanceDelay.
+"""
+FREE_CHUNKS, MIN_CHUNK_BYTES = 1024, 64
+"""Chunks of a body that may be of any size, and the size that those of a body with more have at least on average."""
 _STREAM_BUFFER_BYTES = 1 << 16
 _KEEPALIVE_S, _KEEPALIVE_PROBES = 15, 9
 """Follows: Go, net/tcpsock.go, KeepAliveConfig."""
@@ -60,6 +68,32 @@ class _JoinedResponses(h11.Connection):
     def __init__(self, max_incomplete_event_size: int, write_later: Callable[[], object]) -> None:
         super().__init__(h11.SERVER, max_incomplete_event_size)
         self._head, self._write_later = b"", write_later
+        self.fault = HTTPStatus.BAD_REQUEST
+        """The status of the answer to a malformed request."""
+        self._chunks = self._chunk_bytes = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """What has been received.
+
+        Errors:  RemoteProtocolError.
+        Follows: Go, net/http/transfer.go, parseContentLength: lengths have 63 bits.
+        Departs: a body of many tiny chunks is malformed: h11 takes 14 us for each, in which nothing else is done.
+        """
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            self.fault = HTTPStatus(error.error_status_hint)
+            raise
+        if isinstance(event, h11.Request):
+            self._chunks = self._chunk_bytes = 0
+            if int(dict(event.headers).get(b"content-length", b"0")) >> 63:
+                raise h11.RemoteProtocolError("bad Content-Length")
+        elif isinstance(event, h11.Data):
+            self._chunks += event.chunk_end
+            self._chunk_bytes += len(event.data)
+            if self._chunks > max(FREE_CHUNKS, self._chunk_bytes // MIN_CHUNK_BYTES):
+                raise h11.RemoteProtocolError("chunks are too small")
+        return event
 
     def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override] # h11 overloads it for one event
         """The bytes of an event, after a head that has not been written; those of a head follow later."""
@@ -89,6 +123,8 @@ class HTTPConnection(H11Protocol):
         """When the headers must be complete."""
         self._read_deadline: asyncio.TimerHandle | None = None
         """When the client must have read the answer."""
+        self._unread = 0
+        """Bytes of the body that have come since the request was answered."""
         self._stream: asyncio.StreamReaderProtocol | None = None
         """What reads the bytes of a connection that has been taken over."""
         self.logger = logging.getLogger("nodewright.http")
@@ -123,6 +159,9 @@ class HTTPConnection(H11Protocol):
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._start_deadline()
+            self._unread = self._unread + len(data) if self.conn.their_state is h11.SEND_BODY else 0
+            if self._unread > MAX_UNREAD_BYTES:
+                self._linger()
         else:
             self._request_started()
 
@@ -203,13 +242,14 @@ class HTTPConnection(H11Protocol):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.abort()
             return
+        fault = self._joined.fault
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"connection", b"close"),
             *self._owner.plain_headers,
         ]
         for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Response(status_code=fault, headers=headers, reason=fault.phrase.encode()),
             h11.Data(data=msg.encode("ascii")),
             h11.EndOfMessage(),
         ):
@@ -220,6 +260,13 @@ class HTTPConnection(H11Protocol):
         """Closes the connection at once."""
         self._cancel_deadlines()
         self.transport.abort()
+
+    def _linger(self) -> None:
+        """Reads no more, and closes the connection once its client could read the answer."""
+        self.transport.pause_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(_LINGER_S, self.abort)
 
     def _start_deadline(self) -> None:
         if self._deadline is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import grpc
 
-MANNERS = ("well", "twice", "garbage", "dies", "silent", "version", "elsewhere")
+MANNERS = ("well", "twice", "garbage", "many", "large", "dies", "silent", "version", "elsewhere")
 
 
 def text(field: int, value: str | bytes) -> bytes:
@@ -59,6 +59,9 @@ class Rude:
         two = device("dev-0", "Healthy", 0) + device("dev-1", "Healthy", 0)
         if self.how == "garbage":
             yield b"\xff\xff\xff\xff"
+        if self.how in ("many", "large"):
+            # A device is two bytes, and one without a name.
+            yield text(1, b"") * {"many": 2_000_000, "large": 2_500_000}[self.how]
         yield two + two if self.how == "twice" else two
         while context.is_active():
             time.sleep(0.05)

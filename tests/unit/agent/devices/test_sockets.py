@@ -6,15 +6,16 @@ import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
+import grpc.aio
 import pytest
 from tests.support.agent_bench import AgentBench, async_test
 
 from nodewright.agent.assembly.runtime_setup import _plugin_client, _registration_client
 from nodewright.agent.devices.device_allocation import DeviceAllocator
-from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
+from nodewright.agent.devices.plugin_endpoints import MAX_DEVICES, PluginEndpoints
 from nodewright.agent.devices.plugin_watcher import PluginWatcher
 from nodewright.agent.devices.protocols import PluginRegistration
 from nodewright.agent.devices.registration import PLUGIN_TYPE, RegistrationServer, remove_sockets
@@ -195,6 +196,7 @@ def test_a_rejected_plugin_gets_the_error(how: str, said: str) -> None:
     [
         ("twice", "DeviceListRefused", {}),
         ("garbage", "DevicePluginStopped", {"example.com/gpu": ("0", "0")}),
+        ("large", "DevicePluginStopped", {"example.com/gpu": ("0", "0")}),
     ],
 )
 def test_a_plugin_that_lists_nonsense_gives_the_node_nothing(
@@ -208,6 +210,33 @@ def test_a_plugin_that_lists_nonsense_gives_the_node_nothing(
             await here.until(lambda: here.capacity() == capacity)
 
     trial()
+
+
+@pytest.mark.slow
+@async_test
+async def test_devices_beyond_the_limit_are_not_even_made_into_values() -> None:
+    async with home() as here, plugin(*rude(here.directory, "many")) as process:
+        assert await line(process) == "registered"
+        client = _plugin_client(PluginRegistration(GPU, ("v1beta1",), here.directory, "rude.sock"))
+        async with aclosing(client.list_and_watch()) as lists:  # type: ignore[type-var] # it is a generator
+            assert len(await anext(lists)) == MAX_DEVICES + 1
+        await client.close()
+        await here.until(lambda: 'lists a device with the id ""' in here.tells("DeviceListRefused"))
+
+
+def test_a_malformed_registration_is_answered_as_by_go(caplog: pytest.LogCaptureFixture) -> None:
+    @async_test
+    async def trial() -> None:
+        async with (
+            home() as here,
+            grpc.aio.insecure_channel(f"unix:{here.directory}/kubelet.sock") as channel,
+        ):
+            with pytest.raises(grpc.aio.AioRpcError, match="grpc: error unmarshalling request") as caught:
+                await channel.unary_unary("/v1beta1.Registration/Register", bytes, bytes)(b"\xff")
+            assert caught.value.code() is grpc.StatusCode.INTERNAL
+
+    trial()
+    assert not caplog.records
 
 
 @pytest.mark.slow

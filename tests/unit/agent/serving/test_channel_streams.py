@@ -161,6 +161,22 @@ async def test_sizes_pings_and_nonsense(node: HTTPSAgent, streams: EchoStreams) 
     assert streams.session.sizes == [(80, 24), (65535, 0)]
 
 
+@pytest.mark.parametrize("last", [b"\x88\x80\0\0\0\0", b"\xff\xff", b"\x82\x01x"])
+def test_a_process_that_ends_as_its_client_leaves_is_no_error(
+    last: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @with_processes
+    async def run_scenario(node: HTTPSAgent, streams: EchoStreams) -> None:
+        session = streams.session
+        monkeypatch.setattr(EchoSession, "resize", lambda *_: session.close_stdin())
+        async with channels(node, EXEC) as client:
+            client.send_bytes(b"\x82\x93\0\0\0\0\x04" + b'{"Width":1,"a":42}' + last)
+            await asyncio.wait_for(streams.closed.wait(), 60)
+
+    run_scenario(tmp_path)
+    assert not caplog.records
+
+
 @with_processes
 async def test_a_client_that_leaves_ends_the_process(node: HTTPSAgent, streams: EchoStreams) -> None:
     async with channels(node, EXEC) as client:

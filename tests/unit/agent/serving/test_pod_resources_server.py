@@ -218,16 +218,21 @@ def test_the_limit_lets_through_as_many_as_time_has_passed_for() -> None:
     assert sum(limit.take(clock.monotonic_s()) for _ in range(50)) == 10
 
 
-def test_garbage_disturbs_nobody(tmp_path: Path) -> None:
+def test_garbage_disturbs_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     @async_test
     async def run_scenario() -> None:
         async with PodResourcesBench(tmp_path) as town:
             for garbage in (b"", b"\0" * 100, b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096)):
                 await town.said(partial(throw, town.path, garbage))
-            for call, body in (("List", b"\xff\xff\xff"), ("Get", b"\x0a\xff"), ("Take", b"")):
-                with pytest.raises(grpc.RpcError):
+            for call, body, answer in (
+                ("List", b"\xff\xff\xff", "grpc: error unmarshalling request: "),
+                ("Get", b"\x0a\xff", "grpc: error unmarshalling request: "),
+                ("Take", b"", "Method not found!"),
+            ):
+                with pytest.raises(grpc.RpcError, match=answer):
                     await town.said(partial(raw, town.path, call, body))
             assert await town.said(town.client.pods) == ()
+            assert not caplog.records
 
     run_scenario()
 

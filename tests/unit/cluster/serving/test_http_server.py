@@ -1,6 +1,7 @@
 """Responses on the wire: heads and bodies are joined, and no head waits for a body."""
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -14,6 +15,8 @@ from nodewright.cluster.serving.http_server import (
 )
 from nodewright.cluster.serving.middleware import Receive, RefusalLog, Scope, Send
 
+ANY_PORT = ListenAddress("127.0.0.1", 0)
+ENDLESS = 256 << 20
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
 
 
@@ -86,6 +89,93 @@ async def _send_malformed_body(path: str, malformed: bytes, refusals: RefusalLog
         writer.close()
         assert answer.startswith(b"HTTP/1.1 200" if not head else b"HTTP/1.1 400")
         assert answer.count(b"HTTP/1.1") == 1
+
+
+async def _answer_with_the_size(_scope: Scope, receive: Receive, send: Send) -> None:
+    size, more = 0, True
+    while more:
+        message = await receive()
+        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+    await send({**START, "headers": []})
+    await send(part(b"%d" % size, more=False))
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "answer"),
+    [
+        pytest.param(f"Content-Length: {2**63}", b"", b"400 Bad Request", id="64 bits"),
+        pytest.param(f"Content-Length: {10**19}", b"", b"400 Bad Request", id="20 digits"),
+        pytest.param("Content-Length: " + "9" * 400, b"", b"400 Bad Request", id="400 digits"),
+        pytest.param("Transfer-Encoding: gzip", b"", b"501 Not Implemented", id="encoding"),
+        pytest.param("X: " + "x" * (300 << 10), b"", b"431 Request Header Fields Too Large", id="headers"),
+        pytest.param(
+            "Transfer-Encoding: chunked", b"1\r\nx\r\n" * 2000, b"400 Bad Request", id="chunks of a byte"
+        ),
+        pytest.param(
+            "Transfer-Encoding: chunked", b"1\r\nx\r\n" * 999 + b"0\r\n\r\n", b"200 OK", id="few chunks"
+        ),
+        pytest.param(
+            "Transfer-Encoding: chunked",
+            (b"40\r\n" + b"x" * 64 + b"\r\n") * 2000 + b"0\r\n\r\n",
+            b"200 OK",
+            id="chunks of 64 bytes",
+        ),
+    ],
+)
+def test_what_go_refuses_before_a_handler_is_refused_at_once(
+    headers: str, body: bytes, answer: bytes
+) -> None:
+    request = f"POST / HTTP/1.1\r\nHost: h\r\n{headers}\r\n\r\n".encode() + body
+    assert asyncio.run(_status(request)).startswith(b"HTTP/1.1 " + answer)
+
+
+async def _status(request: bytes) -> bytes:
+    async with serve_network(_answer_with_the_size, ANY_PORT, None, RefusalLog(print)) as bound:
+        reader, writer = await asyncio.open_connection(bound.address, bound.port)
+        writer.write(request)
+        async with asyncio.timeout(10):
+            status = await reader.readuntil(b"\r\n")
+        writer.close()
+        return status
+
+
+async def _refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await send({**START, "status": 405})
+    await send(part(b"body", more=False))
+
+
+@pytest.mark.parametrize("framing", ["Transfer-Encoding: chunked", f"Content-Length: {2**63 - 1}"])
+def test_an_endless_body_of_an_answered_request_is_not_read(framing: str) -> None:
+    answer, sent = asyncio.run(_send_endless_body(framing))
+    assert answer.startswith(b"HTTP/1.1 405")
+    assert answer.endswith(b"body")
+    assert sent < ENDLESS
+
+
+async def _send_endless_body(framing: str) -> tuple[bytes, int]:
+    async with serve_network(_refuse, ANY_PORT, None, RefusalLog(print)) as bound:
+        reader, writer = await asyncio.open_connection(bound.address, bound.port)
+        writer.write(f"POST / HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n".encode())
+        answer, sent = asyncio.create_task(reader.read()), 0
+        while not answer.done() and sent < ENDLESS:
+            writer.write(b"10000\r\n" + b"x" * (64 << 10) + b"\r\n")
+            sent += 64 << 10
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait(
+                    [answer, asyncio.ensure_future(writer.drain())], return_when="FIRST_COMPLETED"
+                )
+        writer.transport.abort()
+        return await answer, sent
+
+
+@async_test
+async def test_a_short_body_of_an_answered_request_ends_no_connection() -> None:
+    async with serve_network(_refuse, ANY_PORT, None, RefusalLog(print)) as bound:
+        reader, writer = await asyncio.open_connection(bound.address, bound.port)
+        for _ in range(3):
+            writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + b"x" * 200_000)
+            assert (await reader.readuntil(b"body")).startswith(b"HTTP/1.1 405")
+        writer.close()
 
 
 class _BrokenServer(EmbeddedServer):
