@@ -3,8 +3,10 @@
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tools.source import ROOT
@@ -109,6 +111,9 @@ def main(arguments: list[str]) -> int:
     name, *others = arguments
     tool = TOOLS[name]
     others = [*tool.arguments, *others]
+    if fault := argument_fault(tool.about, others):
+        print(f"error: {name}: {fault}; it takes: {tool.about}", file=sys.stderr)
+        return 2
     module, separator, function = tool.place.partition(":")
     if not separator:
         path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"  # noqa: PTH120 - of a command line
@@ -120,6 +125,34 @@ def main(arguments: list[str]) -> int:
     takes_arguments = next(iter(inspect.signature(run).parameters), "") in ("arguments", "names")
     result = run(others) if takes_arguments else run()
     return int(result) if result is not None and not isinstance(result, bool) else 0
+
+
+_FILES = {"WHEEL", "FILE", "OURS", "KUBELET"}
+"""The words of `Tool.about` that stand for what has to exist."""
+
+
+def argument_fault(about: str, arguments: Sequence[str]) -> str:
+    """What is wrong with the arguments by the text about the tool; "" for nothing.
+
+    Options are left to the tool.
+
+    >>> argument_fault("write build/nodewright.pyz: WHEEL", [])
+    'WHEEL is missing'
+    """
+    given = [argument for argument in arguments if not argument.startswith("-")]
+    needed = re.findall(r"(?<![\[\w])[A-Z]{3,}", about.partition(": ")[2])
+    names = [*needed] or re.findall(r"(?<=\[)[A-Z]{3,}(?=[.\]])", about)
+    if len(given) < len(needed) and given == [*arguments]:
+        return f"{needed[len(given)]} is missing"
+    for argument, name in zip(given, names, strict=False):
+        if name in _FILES and not os.path.exists(argument):  # noqa: PTH110 - text of a command line
+            return f"{name}: no such file: {argument}"
+        if name == "WHEEL" and not re.fullmatch(r"\w+-.+\.whl", os.path.basename(argument)):  # noqa: PTH119 - as above
+            return f"WHEEL: not the name of a wheel: {argument}"
+    choices = re.search(r"[a-z]+(?:\|[a-z]+)+", about)
+    if choices and given and given[0] not in choices[0].split("|"):
+        return f"unknown: {given[0]}"
+    return ""
 
 
 def listing() -> str:

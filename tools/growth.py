@@ -408,6 +408,9 @@ def main(arguments: Sequence[str]) -> int:
             figures.setdefault(command, {})[dimension] = curve
             mark = " <-- above the limit" if (curve["exponent"] or 0) > LIMIT else ""
             print(f"{command} by {dimension}: {curve['exponent']} {curve['cpuSeconds']}{mark}", flush=True)
+    if not figures:
+        print(f"no command or dimension of that name: {' '.join(arguments)}")
+        return 2
     known = json.loads(FIGURES.read_text("utf-8"))["curves"] if FIGURES.exists() else {}
     for command, by_dimension in figures.items():
         known.setdefault(command, {}).update(by_dimension)

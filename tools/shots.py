@@ -6,6 +6,7 @@ nodes of the catalogue alone: what depends on this machine has no place here.
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -229,6 +230,8 @@ def write_shots(names: Sequence[str] = ()) -> None:
 
 def main(names: list[str]) -> None:
     """Takes the shots and the pictures with these names, or all."""
+    if unknown := sorted({*names} - {*SHOTS, *PICTURES, "dashboard"}):
+        sys.exit(f"error: shots: unknown: {', '.join(unknown)}")
     write_shots(names)
     for name in names or PICTURES:
         if name in PICTURES and photographed(name, PICTURES[name]) is None:

@@ -2,7 +2,7 @@ import importlib
 
 import pytest
 
-from tools.__main__ import TOOLS, listing, main
+from tools.__main__ import TOOLS, argument_fault, listing, main
 from tools.source import ROOT
 
 
@@ -35,3 +35,41 @@ def test_the_list_names_each_tool_and_who_may_run_it(capsys: pytest.CaptureFixtu
 def test_a_tool_gets_the_arguments_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["guide", "docs/index.md"]) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("pyz", "WHEEL is missing"),
+        ("deb", "WHEEL is missing"),
+        ("image", "WHEEL is missing"),
+        ("image /nowhere.whl", "WHEEL: no such file: /nowhere.whl"),
+        ("pyz README.md", "WHEEL: not the name of a wheel: README.md"),
+        ("krew", "URL is missing"),
+        ("release-diff 1.35", "NEW is missing"),
+        ("node-conformance", "OURS is missing"),
+        ("node-conformance /nowhere", "OURS: no such file: /nowhere"),
+        ("guide /nowhere", "FILE: no such file: /nowhere"),
+        ("bench-fleet nothing", "unknown: nothing"),
+        ("containers nothing", "unknown: nothing"),
+    ],
+)
+def test_arguments_that_a_tool_cannot_use_are_named(
+    line: str, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"error: {line.split(maxsplit=1)[0]}: {fault}; it takes: ")
+    assert captured.out == ""
+
+
+def test_no_argument_is_refused_where_none_is_needed() -> None:
+    assert [name for name, tool in TOOLS.items() if argument_fault(tool.about, tool.arguments)] == [
+        "release-diff",
+        "pyz",
+        "deb",
+        "image",
+        "krew",
+        "node-conformance",
+    ]
+    assert argument_fault(TOOLS["release-diff"].about, ["-h"]) == ""

@@ -219,6 +219,12 @@ class OutputFile(PathType):
     def __init__(self, path_type: type | None = None, *, allow_dash: bool = False) -> None:
         super().__init__(dir_okay=False, path_type=path_type, allow_dash=allow_dash)
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; `-` is refused where the command has no answer for standard output but its own."""
+        if str(value) == "-" and not self.allow_dash:
+            self.fail("'-': cannot be written to standard output: name a file.", param, ctx)
+        return super().convert(value, param, ctx)
+
 
 def output_file_option(
     *names: str, path_type: type | None = None, allow_dash: bool = False, **attributes: Any

@@ -135,11 +135,17 @@ def _changed_inventory(
 
 
 def _judged_by_kind(inventory: Inventory) -> Iterator[tuple[str, bool]]:
-    """The kind of each object, and whether the API server's admission or a quota is asked about it; a quota may count any kind."""
+    """The kind of each object, and whether the API server's admission or a quota is asked about it.
+
+    A quota may count any kind. Without one, nothing is asked about a pod that ended, nor about a namespace.
+    """
     has_quota = any(entry.manifest.kind == "ResourceQuota" for entry in inventory.objects)
     for entry in inventory.objects:
         kind = entry.value.get("apiVersion"), entry.value.get("kind")
-        yield entry.manifest.kind, has_quota or entry.workload is not None or kind in API_KINDS
+        is_asked = kind in API_KINDS and kind != ("v1", "Namespace")
+        if entry.workload is not None:
+            is_asked = not (entry.manifest.kind == "Pod" and entry.workload.pod.is_terminal)
+        yield entry.manifest.kind, has_quota or is_asked
 
 
 def _text(report: AppliedInventory, changed: AppliedInventory | None, output: str | None) -> str:

@@ -128,3 +128,29 @@ def test_a_scenario_without_events_is_no_answer(tmp_path: Path, capsys: pytest.C
     path.write_text("{apiVersion: nodewright.dev/v1alpha1, kind: Scenario, spec: {events: []}}")
     assert run(["replay", str(path), *NODE]) == ERROR
     assert "spec.events: nothing here is judged: no event" in capsys.readouterr().err
+
+
+NAMESPACE = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n"
+
+
+@pytest.mark.parametrize("text", [NAMESPACE, ENDED, f"{NAMESPACE}---\n{ENDED}"])
+def test_a_quota_is_asked_about_neither_namespaces_nor_ended_pods(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "objects.yaml"
+    path.write_text(text)
+    assert run(["quota", "-f", str(path)]) == ERROR
+    captured = capsys.readouterr()
+    assert "nothing here is judged: 1 " in captured.err
+    assert captured.out == ""
+
+
+def test_the_fewest_nodes_for_ended_pods_are_no_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pods.yaml"
+    path.write_text(ENDED)
+    assert run(["fleet", "minimise", "--nodes", "examples/fleet/nodes.csv", "--pods", str(path)]) == ERROR
+    captured = capsys.readouterr()
+    assert "nothing here is judged: no pod " in captured.err
+    assert captured.out == ""

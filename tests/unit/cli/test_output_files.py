@@ -8,10 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
+import click
 import pytest
 
 from nodewright.cli import verify
-from nodewright.cli.app import run
+from nodewright.cli.app import COMMANDS, load_command, run
+from nodewright.cli.options import OutputFile
 from nodewright.documents.output.terminal import INTERRUPTED, USAGE
 from nodewright.fleet.report.fleet_report import write_parquet
 from nodewright.predict.replay.scenario_journal import JournalFile
@@ -20,7 +22,7 @@ from tools.source import ROOT
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: x}]}}\n"
 NODES, USAGE_FILE = f"--nodes {ROOT}/examples/fleet/nodes.csv", f"{ROOT}/examples/eviction/summary.json"
 PODS = f"--pods {ROOT}/examples/fleet/pods.csv"
-COMMANDS = (
+OVERWRITING = (
     "explain --node vm-4 -f @pod.yaml --html @pod.yaml",
     "explain --node vm-4 -f @pod.yaml --html @link.yaml",
     "explain --node vm-4 -f @pod.yaml --html @hard.yaml",
@@ -43,7 +45,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", OVERWRITING)
 def test_outputs_never_overwrite_inputs(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,6 +71,40 @@ def test_a_page_can_be_written_to_a_device() -> None:
         run(["explain", "--node", "vm-4", "-f", f"{ROOT}/examples/agent/web.yaml", "--html", "/dev/null"])
         == 0
     )
+
+
+def written_files() -> Iterator[tuple[str, click.Parameter]]:
+    """The options of all commands whose file is written, and that do not take `-` for standard output."""
+
+    def of(command: click.Command, name: str) -> Iterator[tuple[str, click.Parameter]]:
+        for parameter in command.params:
+            if isinstance(parameter.type, OutputFile) and not parameter.type.allow_dash:
+                yield f"{name} {parameter.opts[0]}", parameter
+        if isinstance(command, click.Group):
+            for child in command.list_commands(click.Context(command)):
+                member = command.get_command(click.Context(command), child)
+                assert member is not None
+                yield from of(member, f"{name} {child}")
+
+    for name in COMMANDS:
+        yield from of(load_command(name), name)
+
+
+WRITTEN = dict(written_files())
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_dash_is_no_file_to_write(name: str) -> None:
+    parameter = WRITTEN[name]
+    with pytest.raises(click.BadParameter, match="cannot be written to standard output: name a file"):
+        parameter.type.convert("-", parameter, None)
+    assert str(parameter.type.convert("./new", parameter, None)) in {"./new", "new"}
+
+
+def test_a_dash_creates_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["fleet", "generate", "--nodes-file", "-", "--pods-file", "-"]) == 2
+    assert not [*tmp_path.iterdir()]
 
 
 VECTOR = '{"id":"a","family":"quantity","input":{"op":"parse","text":"1"}}\n'

@@ -53,6 +53,7 @@ from nodewright.fleet.sweep_runs import (
     sweep_points,
 )
 from nodewright.fleet.workload import FleetNode, FleetPod, duration_text
+from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line
 from nodewright.predict.python_sources import add_sources
@@ -177,6 +178,8 @@ def minimise(query: FleetQuery, *, exact: bool, most: int, scores: str, output: 
         replace(pod, required_node="") if pod.required_node else pod
         for pod in pods_with_warnings(fleet, progress)
     )
+    if not pods:
+        raise InputError([Fault(rule="nothing here is judged: no pod runs, waits or arrives")])
     bound = _bound(kinds, pods, fleet.claims, exact=exact)
 
     def unplaced_count(nodes: Sequence[FleetNode]) -> int:
