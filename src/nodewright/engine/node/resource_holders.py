@@ -90,11 +90,12 @@ def resource_evidence(config: NodeConfig, held: Holdings, resource: str, names: 
     if held.devices.is_device_plugin_resource(resource):
         return device_sites(held.devices, resource, names)
     sites = free_memory(held.memory.machine, {resource: 0})
-    holders = _memory_holders(held.memory, resource, names)
-    return tuple(
-        MemorySite(left=site, holders=tuple(holder for holder in holders if site.numa in holder.numa))
-        for site in sites
-    )
+    holders: dict[int, list[MemoryHolder]] = {site.numa: [] for site in sites}
+    for holder in _memory_holders(held.memory, resource, names):
+        for numa in holder.numa:
+            if numa in holders:
+                holders[numa].append(holder)
+    return tuple(MemorySite(left=site, holders=tuple(holders[site.numa])) for site in sites)
 
 
 def device_sites(state: DeviceState, resource: str, names: PodNames) -> tuple[DeviceSite, ...]:
@@ -150,7 +151,7 @@ def _memory_holders(state: MemoryState, resource: str, names: PodNames) -> list[
                 MemoryHolder(
                     pod=names.get(pod, pod),
                     container=container,
-                    numa=NUMASet.from_ids(block.numa),
+                    numa=NUMASet(block.mask),
                     size=block.size,
                 )
                 for block in blocks

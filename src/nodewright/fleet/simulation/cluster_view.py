@@ -50,7 +50,6 @@ class NodeSlot:
         "number",
         "pod_capacity",
         "pods",
-        "pods_by_template",
         "ports",
         "requested",
         "taints",
@@ -79,8 +78,6 @@ class NodeSlot:
         self.ports: list[HostPort] = []
         self.pods: dict[str, AssignedPod] = {}
         """Pods by their uid on this node, in the order of assignment."""
-        self.pods_by_template: dict[int, int] = {}
-        """Number of pods of each template."""
         self.generation = 0
         self.imbalance: int | None = None
         """Cached score of how balanced the requested CPU and memory are; None: not computed since the last change."""
@@ -160,7 +157,7 @@ class ClusterView:
         return assigned
 
     def _count(self, slot: NodeSlot, template: PodTemplate, sign: int) -> None:
-        cpu, memory = sign * template.cpu, sign * template.memory
+        cpu, memory, number = sign * template.cpu, sign * template.memory, template.number
         slot.free_cpu -= cpu
         slot.free_memory -= memory
         self._requested_cpu += cpu
@@ -178,16 +175,15 @@ class ClusterView:
         if len(self._log) > self._max_log_length:
             del self._log[: len(self._log) // 2]
         self.running += sign
-        _add_count(slot.pods_by_template, template.number, sign)
-        if template.number not in self.templates:
-            self.templates[template.number], self.pods_by_template_and_node[template.number] = template, {}
+        if number not in self.templates:
+            self.templates[number], self.pods_by_template_and_node[number] = template, {}
             if template.pod_terms.has_any:
-                self.templates_with_pod_terms[template.number] = template
-        _add_count(self.pods_by_template, template.number, sign)
-        _add_count(self.pods_by_template_and_node[template.number], slot.number, sign)
-        if template.number not in self.pods_by_template:
-            del self.pods_by_template_and_node[template.number], self.templates[template.number]
-            self.templates_with_pod_terms.pop(template.number, None)
+                self.templates_with_pod_terms[number] = template
+        _add_count(self.pods_by_template, number, sign)
+        _add_count(self.pods_by_template_and_node[number], slot.number, sign)
+        if number not in self.pods_by_template:
+            del self.pods_by_template_and_node[number], self.templates[number]
+            self.templates_with_pod_terms.pop(number, None)
 
 
 def _add_count(counts: dict[int, int], key: int, by: int) -> None:

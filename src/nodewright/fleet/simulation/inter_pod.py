@@ -324,7 +324,7 @@ class SpreadRanking:
             return
         for number in self._numbers if seen_generation is None else cluster.changed_since(seen_generation):
             for spread in self._spreads if seen_generation is not None else ():
-                spread.recount(cluster, cluster.nodes[number])
+                spread.recount(cluster.nodes[number])
             self._move(number, score_of)
         self._seen_generation = cluster.generation
 
@@ -441,14 +441,15 @@ class _SpreadConstraint:
         """Number of matching pods for this key."""
         return key if isinstance(key, int) else self._totals.get(key, 0)
 
-    def recount(self, cluster: ClusterView, slot: NodeSlot) -> None:
+    def recount(self, slot: NodeSlot) -> None:
         """Recounts the matching pods of this node."""
         number, now = slot.number, 0
-        for other, count in slot.pods_by_template.items():
+        for pod in slot.pods.values():
+            other = pod.template.number
             is_match = self._matching_templates.get(other)
             if is_match is None:
-                is_match = self._matching_templates[other] = self._is_match(cluster.templates[other])
-            now += count if is_match else 0
+                is_match = self._matching_templates[other] = self._is_match(pod.template)
+            now += is_match
         before = self._counts_by_node.get(number, 0)
         if now != before:
             self._counts_by_node[number] = now

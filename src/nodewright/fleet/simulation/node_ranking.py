@@ -54,7 +54,7 @@ class NodeGroups:
         state_of: Callable[[NodeSlot], tuple[Hashable, ...]] | None,
     ) -> None:
         """``state_of``: what the score depends on, as in `SCORED_STATES`; None: anything, so that no nodes are equal."""
-        self._cluster, self._state_of = cluster, state_of
+        self._cluster, self._slots, self._state_of = cluster, cluster.nodes, state_of
         self.shares_scores = state_of is not None
         kinds: dict[Hashable, int] = {}
         self._kinds = {
@@ -83,8 +83,8 @@ class NodeGroups:
 
     def slot_of(self, group: NodeGroup) -> NodeSlot:
         """One of the group's nodes, of which there must be some."""
-        is_current = self._group_of[group.lowest] is group
-        return self._cluster.nodes[group.lowest if is_current else self.first(group)]
+        lowest = group.lowest
+        return self._slots[lowest if self._group_of[lowest] is group else self.first(group)]
 
     def first(self, group: NodeGroup, excluded: Collection[int] = ()) -> int:
         """The lowest number of a node of a group that is not excluded; `sys.maxsize`: there is none."""
@@ -116,7 +116,7 @@ class NodeGroups:
                 self._begin_epoch()
 
     def _move(self, nodes: Iterable[int]) -> None:
-        slots, kinds, state_of = self._cluster.nodes, self._kinds, self._state_of
+        slots, kinds, state_of = self._slots, self._kinds, self._state_of
         group_of, by_state = self._group_of, self._by_state
         for node in nodes:
             kind = kinds.get(node)
@@ -235,7 +235,8 @@ class NodeRanking:
     def _rank(self, groups: Iterable[NodeGroup]) -> None:
         """Adds entries of groups that have changed: what is usual is inlined, because this is the hottest loop."""
         scores, entry_nodes, heap, deferred = self._scores, self._entry_nodes, self._heap, self._deferred
-        template, width = self._template, self._width
+        template, width, slot_of = self._template, self._width, self._groups.slot_of
+        score_of, bound_of = self._score, self._bound_of
         cpu, memory, needs_more = (
             template.filter_cpu,
             template.filter_memory,
@@ -250,20 +251,21 @@ class NodeRanking:
             if (
                 cpu > group.free_cpu
                 or memory > group.free_memory
-                or (needs_more and not fits_resources(template, self._groups.slot_of(group)))
+                or (needs_more and not fits_resources(template, slot_of(group)))
             ):
                 entry_nodes[number] = _NO_NODE
                 continue
             score = scores[number]
             if score == _UNKNOWN:
-                if group.bound is None:
-                    group.bound = self._bound_of(self._groups.slot_of(group))
-                rank = lowest - group.bound * width
+                bound = group.bound
+                if bound is None:
+                    bound = group.bound = bound_of(slot_of(group))
+                rank = lowest - bound * width
                 if rank > top:
                     entry_nodes[number] = lowest
                     heappush(deferred, rank << _GROUP_BITS | number)
                     continue
-                score = self._computed_score(group)
+                score = scores[number] = score_of(template, slot_of(group))
             entry_nodes[number], rank = lowest, lowest - score * width
             # One integer orders groups by score and then by their first nodes: cheaper to compare than a tuple.
             heappush(heap, rank << _GROUP_BITS | number)
@@ -300,7 +302,7 @@ class NodeRanking:
                 heappop(heap)
                 entry_nodes[number] = width
             else:
-                first = first_of(group)
+                first = group.lowest if group.heap is None else first_of(group)
                 if first == node:
                     return entry
                 entry_nodes[number] = first

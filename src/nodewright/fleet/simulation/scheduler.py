@@ -126,8 +126,9 @@ class IncrementalScheduler:
 
     def _is_independent(self, template: PodTemplate, candidates: "FeasibleNodes") -> bool:
         """Whether no PreferNoSchedule taint and no term of an assigned pod affects its placement."""
-        return not candidates.has_soft_taint and not any(
-            _has_term_for(other, template) for other in self._cluster.templates_with_pod_terms.values()
+        others = self._cluster.templates_with_pod_terms
+        return not candidates.has_soft_taint and not (
+            others and any(_has_term_for(other, template) for other in others.values())
         )
 
     def _best_spread(

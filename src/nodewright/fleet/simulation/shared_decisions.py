@@ -84,13 +84,13 @@ class GrantedAlignment(NamedTuple):
 class FreeResources:
     """What is left of a node's exclusive resources; one object for equal values, by which decisions are remembered."""
 
-    __slots__ = ("free_cpus", "held", "is_listed", "rest_key")
+    __slots__ = ("alike", "free_cpus", "held", "is_listed")
 
-    def __init__(self, held: Holdings, rest_key: Hashable, *, is_listed: bool) -> None:
+    def __init__(self, held: Holdings, alike: "dict[int, FreeResources]", *, is_listed: bool) -> None:
         self.held = held
         """The holdings, with all pods as one holder."""
-        self.rest_key = rest_key
-        """Equal for equal memory and devices of nodes with equal configurations."""
+        self.alike = alike
+        """By the mask of the shared pool, those of equal memory and devices of nodes with equal configurations."""
         self.is_listed = is_listed
         """Whether allocatable covers the devices in use, so that it is what the node object says."""
         self.free_cpus: tuple[int, ...] | None = None
@@ -121,6 +121,14 @@ class FreeResources:
             self.free_cpus = free_cpus(start, self.held)
         return self.free_cpus
 
+    def with_shared_cpus(self, cpus: CPUSet) -> "FreeResources":
+        """The same with this shared pool: as `free_resources`, without comparing memory and devices again."""
+        after = self.alike.get(cpus.mask)
+        if after is None:
+            held = Holdings(cpu=CPUState(default=cpus), memory=self.held.memory, devices=self.held.devices)
+            after = self.alike[cpus.mask] = FreeResources(held, self.alike, is_listed=self.is_listed)
+        return after
+
 
 class SharedDecisions:
     """The grants and releases of all nodes; ``start`` is the state in which the node started.
@@ -129,7 +137,8 @@ class SharedDecisions:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, FreeResources] = {}
+        self._known: dict[Hashable, dict[int, FreeResources]] = {}
+        """By all but the shared pool, and by its mask."""
         self._alignments: dict[tuple[FreeResources, int], GrantedAlignment | None] = {}
         """By what is left and the number of a template; None: the managers refuse the pod."""
         self._releases: dict[tuple[FreeResources, Hashable], FreeResources] = {}
@@ -138,23 +147,13 @@ class SharedDecisions:
     def free_resources(self, start: NodeState, held: Holdings) -> FreeResources:
         """What these holdings leave."""
         rest_key = id(start.config), _machine_key(held.memory.machine), _devices_key(held.devices)
-        key = held.cpu.default.mask, rest_key
-        free = self._known.get(key)
+        alike, mask = self._known.setdefault(rest_key, {}), held.cpu.default.mask
+        free = alike.get(mask)
         if free is None:
             view = start.config.view
             is_listed = view.with_allocated_devices(in_use_counts(held.devices)) is view
-            free = FreeResources(_with_one_holder(held), rest_key, is_listed=is_listed)
-            self._known[key] = free
+            free = alike[mask] = FreeResources(_with_one_holder(held), alike, is_listed=is_listed)
         return free
-
-    def with_shared_cpus(self, free: FreeResources, cpus: CPUSet) -> FreeResources:
-        """The same with this shared pool: as `free_resources`, without comparing memory and devices again."""
-        key = cpus.mask, free.rest_key
-        after = self._known.get(key)
-        if after is None:
-            held = Holdings(cpu=CPUState(default=cpus), memory=free.held.memory, devices=free.held.devices)
-            after = self._known[key] = FreeResources(held, free.rest_key, is_listed=free.is_listed)
-        return after
 
     def aligned(
         self, start: NodeState, free: FreeResources, template: int, pod: Pod
@@ -176,7 +175,7 @@ class SharedDecisions:
             granted = GrantedAlignment(
                 PodHoldings.of(held, pod.uid),
                 placement if placement.holds_anything else SHARED_POOL_PLACEMENT,
-                self.with_shared_cpus(free, held.cpu.default)
+                free.with_shared_cpus(held.cpu.default)
                 if has_only_cpus
                 else self.free_resources(start, held),
             )
@@ -193,7 +192,7 @@ class SharedDecisions:
         if after is None:
             self._make_room()
             if holdings.has_only_cpus:
-                after = self.with_shared_cpus(free, _shared_cpus(free.held, holdings))
+                after = free.with_shared_cpus(_shared_cpus(free.held, holdings))
             else:
                 held = start.config.managers.without_stale(_with_pod(free.held, holdings), {_OTHERS: ("",)})
                 after = self.free_resources(start, held)
@@ -205,6 +204,8 @@ class SharedDecisions:
         if len(self._alignments) + len(self._releases) >= _MAX_DECISIONS:
             self._alignments.clear()
             self._releases.clear()
+            for alike in self._known.values():
+                alike.clear()
             self._known.clear()
 
 

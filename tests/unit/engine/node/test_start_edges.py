@@ -19,7 +19,7 @@ from nodewright.engine.core.memory.memory_allocation import (
     memory_hints,
     pod_hints,
 )
-from nodewright.engine.core.memory.memory_state import Block, MemoryState, with_block
+from nodewright.engine.core.memory.memory_state import Block, MemoryState, with_blocks
 from nodewright.engine.node.resource_holders import FullNames, resource_evidence
 from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.node_profile import ContainerAllocation, MemoryBlock
@@ -135,7 +135,7 @@ def test_more_reserved_than_there_is_makes_sums_wrap_around() -> None:
 
 def test_a_node_in_a_group_may_not_be_used_alone() -> None:
     machine = memory_policy(100, 100, 100).initial_machine
-    used = with_block(machine, Block((0, 1), "memory", 120 * MIB))
+    used = with_blocks(machine, Block((0, 1), "memory", 120 * MIB))
     allowed = [mask for mask in range(1, 8) if is_allowed_node_set(used, mask)]
     assert allowed == [0b011, 0b100]
     assert [mask for mask in range(1, 8) if is_allowed_node_set(machine, mask)] == list(range(1, 8))

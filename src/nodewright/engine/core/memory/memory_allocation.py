@@ -23,7 +23,7 @@ from nodewright.engine.core.memory.memory_state import (
     PodMemoryDemand,
     ReusableMemory,
     free_memory,
-    with_block,
+    with_blocks,
     without_block,
 )
 from nodewright.model.kubernetes.objects import Container, Pod
@@ -103,7 +103,7 @@ def allocate_container_memory(
     for block in blocks:
         reused_size = min(reusable.get((mask, block.resource), 0), block.size)
         new = replace(block, size=block.size - reused_size) if reused_size else block
-        machine = with_block(machine, new)
+        machine = with_blocks(machine, new)
         if reused_size:
             reused[block.resource] = reused_size
     after = _with_reusable(state.with_blocks(uid, name, blocks, machine), demand.pod, container, blocks)
@@ -138,14 +138,11 @@ def allocate_pod_memory(
         return MemoryAllocation(choice, state)
     nodes = tuple(choice.value)
     blocks = _blocks(nodes, total)
-    machine = state.machine
-    for block in blocks:
-        machine = with_block(machine, block)
     held = {name: _blocks(nodes, amounts) for name, amounts in _shares_of_containers(demand, total).items()}
     uid = demand.pod.metadata.uid
     after = replace(
         state,
-        machine=machine,
+        machine=with_blocks(state.machine, *blocks),
         pods={**state.pods, uid: blocks},
         assignments={**state.assignments, uid: {**state.assignments.get(uid, NO_BLOCKS), **held}},
     )

@@ -14,7 +14,7 @@ from nodewright.engine.core.memory.memory_state import (
     NUMAMemory,
     NUMANodeMap,
     PodMemoryDemand,
-    with_block,
+    with_blocks,
 )
 from nodewright.engine.core.requests.managed_pods import DEFAULT_MANAGER_GATES, ManagerGates
 from nodewright.model.hardware import HugePages, NUMANode
@@ -117,14 +117,15 @@ def start_memory_manager(policy: MemoryPolicy, stored: MemoryState) -> Verdict[M
         if stored.assignments:
             return Refused((MemoryAssignedWithoutMachine(),))
         return Granted(replace(stored, machine=policy.initial_machine))
-    expected = policy.initial_machine
+    allocated: list[Block] = []
     for pod, containers in sorted(stored.assignments.items()):
         pod_blocks = stored.pods.get(pod) if policy.gates.pod_level_managers else None
         for name, blocks in [("", pod_blocks)] if pod_blocks else sorted(containers.items()):
-            placed = _with_stored_blocks(expected, blocks, pod, name)
-            if isinstance(placed, Refused):
-                return placed
-            expected = placed.value
+            fault = _misplaced(policy.initial_machine, blocks, pod, name)
+            if fault is not None:
+                return Refused((fault,))
+            allocated += blocks
+    expected = with_blocks(policy.initial_machine, *allocated)
     machine = stored.machine if policy.follows_defects else _regrouped(stored.machine, expected)
     difference = _difference(machine, expected)
     return Refused((difference,)) if difference else Granted(replace(stored, machine=machine))
@@ -202,18 +203,16 @@ def _idle_table(total: int, system_reserved: int, in_huge_pages: int) -> MemoryT
     return MemoryTable(total, system_reserved, allocatable, reserved=0, free=allocatable)
 
 
-def _with_stored_blocks(
+def _misplaced(
     machine: NUMANodeMap, blocks: Sequence[Block], pod: str, container: str
-) -> Verdict[NUMANodeMap]:
+) -> MemoryAssignedElsewhere | MemoryTypeNotThere | None:
     for block in blocks:
         for numa in block.numa:
             if numa not in machine:
-                return Refused((MemoryAssignedElsewhere(pod=pod, container=container, numa=numa),))
+                return MemoryAssignedElsewhere(pod=pod, container=container, numa=numa)
             if block.resource not in machine[numa].tables:
-                fault = MemoryTypeNotThere(pod=pod, container=container, numa=numa, resource=block.resource)
-                return Refused((fault,))
-        machine = with_block(machine, block)
-    return Granted(machine)
+                return MemoryTypeNotThere(pod=pod, container=container, numa=numa, resource=block.resource)
+    return None
 
 
 def _regrouped(stored: NUMANodeMap, expected: NUMANodeMap) -> NUMANodeMap:

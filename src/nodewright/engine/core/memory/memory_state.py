@@ -130,23 +130,25 @@ class MemoryState(msgspec.Struct, frozen=True):
         return replace(self, assignments={**others, pod: remaining} if remaining else others)
 
 
-def with_block(machine: NUMANodeMap, block: Block) -> NUMANodeMap:
-    """The machine with a block allocated: the nodes are filled one after another and become its group.
+def with_blocks(machine: NUMANodeMap, *blocks: Block) -> NUMANodeMap:
+    """The machine with these blocks allocated: the nodes of each are filled one after another and become its group.
 
     An amount that exceeds the free memory of all nodes is not subtracted anywhere.
 
     Follows: v1.36, memorymanager/policy_static.go, updateMachineState.
     """
-    changed, missing, cells = dict(machine), block.size, NUMASet(block.mask)
-    for numa in block.numa:
-        node = changed[numa]
-        tables = node.tables
-        if missing:
-            table = tables[block.resource]
-            size = min(table.free, missing)
-            missing -= size
-            tables = {**tables, block.resource: table.with_reserved(size)}
-        changed[numa] = NUMAMemory(node.assignments + 1, cells, tables)
+    changed = dict(machine)
+    for block in blocks:
+        missing, cells = block.size, NUMASet(block.mask)
+        for numa in block.numa:
+            node = changed[numa]
+            tables = node.tables
+            if missing:
+                table = tables[block.resource]
+                size = min(table.free, missing)
+                missing -= size
+                tables = {**tables, block.resource: table.with_reserved(size)}
+            changed[numa] = NUMAMemory(node.assignments + 1, cells, tables)
     return changed
 
 

@@ -26,7 +26,7 @@ from nodewright.engine.core.memory.memory_state import (
     Block,
     MemoryState,
     NUMANodeMap,
-    with_block,
+    with_blocks,
 )
 from nodewright.engine.core.requests.managed_pods import ManagerGates
 from nodewright.engine.core.topology.manager_config import TopologyManager, topology_manager
@@ -226,7 +226,7 @@ def _memory_state(
             [(WHOLE_POD, containers[WHOLE_POD])] if WHOLE_POD in containers else sorted(containers.items())
         ):
             for block in allocated:
-                before, machine = machine, with_block(machine, block)
+                before, machine = machine, with_blocks(machine, block)
                 reserved = _free(before, block) - _free(machine, block)
                 if reserved < block.size:
                     return Refused((_overdrawn(before, block),))

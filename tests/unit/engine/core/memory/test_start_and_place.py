@@ -34,7 +34,7 @@ from nodewright.engine.core.memory.memory_state import (
     Block,
     MemoryState,
     NUMANodeMap,
-    with_block,
+    with_blocks,
     without_block,
 )
 from nodewright.model.reasons.memory import (
@@ -178,7 +178,7 @@ def test_every_change_of_the_machine_is_noticed(what: str) -> None:
 def test_a_group_that_a_removed_block_leaves_behind_stops_the_kubelet_and_not_the_agent() -> None:
     policy = memory_policy(100, 100)
     both, one_node = Block((0, 1), "memory", 120 * MIB), Block((1,), "memory", MIB)
-    machine = with_block(with_block(policy.initial_machine, both), one_node)
+    machine = with_blocks(with_blocks(policy.initial_machine, both), one_node)
     stored = MemoryState(without_block(machine, one_node), {"a": {"main": (both,)}})
     verdict = start_memory_manager(policy, stored)
     assert verdict == Refused((MachineMemoryChanged(numa=1, what="group", stored="1", expected="0-1"),))
