@@ -14,8 +14,8 @@ from grpc import aio as grpc_aio
 from nodewright.agent.devices import deviceplugin_pb2 as api
 from nodewright.agent.devices import dra_pb2 as dra_api
 from nodewright.agent.devices import pluginregistration_pb2 as registration_api
-from nodewright.agent.devices.plugin_endpoints import MAX_DEVICES
 from nodewright.agent.devices.protocols import (
+    MAX_DEVICES,
     DevicePluginOptions,
     PluginInfo,
     PluginRegistration,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from nodewright.agent.devices.protocols import (
+    MAX_DEVICES,
     DevicePluginClient,
     DevicePluginOptions,
     PluginRegistration,
@@ -37,7 +38,7 @@ Follows: v1.36, devicemanager/types.go, endpointStopGracePeriod.
 """
 REPORT_PERIOD_S = 0.1
 """A plugin's device lists are reported at most once in this time."""
-MAX_CONNECTING, MAX_RESOURCES, MAX_DEVICES = 16, 256, 10_000
+MAX_CONNECTING, MAX_RESOURCES = 16, 256
 _MAX_ID_LENGTH = 253
 
 

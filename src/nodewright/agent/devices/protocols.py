@@ -13,6 +13,8 @@ from nodewright.model.reasons.devices import PreferenceWanted
 
 DEVICE_PLUGIN_API_VERSION = "v1beta1"
 """The API version of device plugins."""
+MAX_DEVICES = 10_000
+"""Devices of a resource; a plugin that lists more is refused."""
 
 
 class DeviceRunContainerOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,9 +15,9 @@ from tests.support.agent_bench import AgentBench, async_test
 
 from nodewright.agent.assembly.runtime_setup import _plugin_client, _registration_client
 from nodewright.agent.devices.device_allocation import DeviceAllocator
-from nodewright.agent.devices.plugin_endpoints import MAX_DEVICES, PluginEndpoints
+from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.devices.plugin_watcher import PluginWatcher
-from nodewright.agent.devices.protocols import PluginRegistration
+from nodewright.agent.devices.protocols import MAX_DEVICES, PluginRegistration
 from nodewright.agent.devices.registration import PLUGIN_TYPE, RegistrationServer, remove_sockets
 from nodewright.agent.state.agent_state import PodSource, PodStage
 from nodewright.agent.state.observations import PodApplied
