@@ -216,7 +216,7 @@ def _kind_error(document: Any) -> tuple[str, str]:
 def _read_file(file: str, warnings: list[str], release: ReleaseTable) -> KubeletConfiguration:
     document = _document_in(file, warnings)
     config = _checked(decode_kubelet_config(document, file, release), file, warnings, release)
-    return _with_absolute_paths(config, file)
+    return with_absolute_paths(config, file)
 
 
 def _document_in(file: str, warnings: list[str], *, is_found: bool = False) -> Any:
@@ -330,7 +330,7 @@ _PATH_FIELDS = (
 )
 
 
-def _with_absolute_paths(config: KubeletConfiguration, file: str) -> KubeletConfiguration:
+def with_absolute_paths(config: KubeletConfiguration, file: str) -> KubeletConfiguration:
     """The configuration with relative paths resolved against the file's directory."""
     relative = {
         name: path for name in _PATH_FIELDS if (path := getattr(config, name)) and not path.startswith("/")

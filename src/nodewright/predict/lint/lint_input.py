@@ -23,7 +23,11 @@ from nodewright.documents.formats.documents import (
 from nodewright.documents.formats.inventory import Inventory, InventoryObject
 from nodewright.documents.formats.kubelet_json import Decoded, DecodingFault
 from nodewright.documents.formats.object_location import ObjectLocation
-from nodewright.documents.profiles.kubelet_config_files import config_document, decode_kubelet_config
+from nodewright.documents.profiles.kubelet_config_files import (
+    config_document,
+    decode_kubelet_config,
+    with_absolute_paths,
+)
 from nodewright.documents.profiles.kubelet_forms import (
     FORM_KINDS,
     WrittenKubeletConfig,
@@ -407,7 +411,8 @@ class _LintInputBuilder:
         decoded = _decoded(typed, place.source, release)
         machine = None if spec is None else spec.machine_info
         version = 2 if spec is None else spec.cgroup_version
-        complete = complete_config(decoded.value, release=release, machine=machine, cgroup_version=version)
+        config = with_absolute_paths(decoded.value, place.source)
+        complete = complete_config(config, release=release, machine=machine, cgroup_version=version)
         readable = spec is not None and not parse_reservations(complete.config, machine).faults
         subject = ConfigSubject(
             number=len(self.subjects),

@@ -14,6 +14,10 @@ BROKEN = "cgroupDriver: systemd, systemReserved: {cpu: '1'}, systemReservedCgrou
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "failed to load kubelet config file, path: ...": ("maxPods: x", {}),
     "failed to merge global and in-flight": ("featureGates: {AllAlpha: true, NoSuchGate: true}", {}),
+    "failed to construct kubelet dependencies: Cipher": ("tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA, TLS_FOO]", {}),
+    "failed to construct kubelet dependencies: unknown": ("tlsMinVersion: TLS13", {}),
+    "protocol ... not supported": ("imageServiceEndpoint: 'npipe:////./pipe/containerd'", {}),
+    "only support unix socket": ("containerRuntimeEndpoint: 'tcp://localhost:1'", {}),
     "reserved-cpus: ... is not a subset": ("reservedSystemCPUs: '99'", {}),
     "--kube-reserved value": ("kubeReserved: {x: '1'}", {}),
     "--system-reserved value": ("systemReserved: {cpu: '-1'}", {}),
@@ -83,6 +87,8 @@ def test_a_predicted_exit_is_predicted(error: str, tmp_path: Path) -> None:
         "enforceNodeAllocatable: [pods, kube-reserved], kubeReserved: {cpu: '1'}, kubeReservedCgroup: /a.slice/b.service",
         "enforceNodeAllocatable: [pods, kube-reserved], kubeReserved: {cpu: '1'}, kubeReservedCgroup: /a.slice/a-b.slice, cgroupDriver: systemd",
         "systemReservedCgroup: /system.slice",
+        "tlsMinVersion: VersionTLS10, tlsCipherSuites: [TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305, TLS_AES_128_GCM_SHA256]",
+        "containerRuntimeEndpoint: /run/crio/crio.sock, podLogsDir: logs",
         "allowedUnsafeSysctls: [kernel.msg*, net/core/somaxconn]",
     ],
 )  # fmt: skip

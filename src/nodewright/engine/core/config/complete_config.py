@@ -206,12 +206,54 @@ def startup_faults(
     threshold_faults = parse_thresholds(eviction_settings(config)).faults
     # Both parse the hard thresholds; their faults count once.
     return (
+        *_tls(config),
+        *_endpoints(config),
         *reservation_faults,
         *_qos_reserved(config),
         *_ungated_options(config, gates),
         *_swap(config, cgroup_version),
         *(fault for fault in threshold_faults if fault not in reservation_faults),
     )
+
+
+_TLS_VERSIONS = ("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
+_SUITE = lazy_pattern(
+    "TLS_(AES_128_GCM_SHA256|AES_256_GCM_SHA384|CHACHA20_POLY1305_SHA256|(ECDHE_)?RSA_WITH_3DES_EDE_CBC_SHA"
+    "|ECDHE_(ECDSA|RSA)_WITH_CHACHA20_POLY1305(_SHA256)?"
+    "|(ECDHE_(ECDSA|RSA)|RSA)_WITH_(RC4_128_SHA|AES_(128|256)_CBC_SHA|AES_128_(CBC|GCM)_SHA256|AES_256_GCM_SHA384))"
+)
+
+
+def _tls(config: KubeletConfiguration) -> Iterator[ConfigFault]:
+    """The fault of names that TLS does not have; the kubelet reports the first.
+
+    Follows: v1.36, cmd/kubelet/app/server.go, InitializeTLS; component-base/cli/flag/ciphersuites_flag.go.
+    """
+    lead = "failed to construct kubelet dependencies: "
+    for index, suite in enumerate(config.tls_cipher_suites):
+        if not _SUITE.fullmatch(suite):
+            text = f"{lead}Cipher suite {suite} not supported or doesn't exist"
+            yield _start_fault(f"tlsCipherSuites[{index}]", text, suite)
+    version = config.tls_min_version
+    if version not in _TLS_VERSIONS:
+        yield _start_fault("tlsMinVersion", f"{lead}unknown tls version {quoted(version)}", version)
+
+
+def _endpoints(config: KubeletConfiguration) -> Iterator[ConfigFault]:
+    """The faults of endpoints that are no unix sockets.
+
+    Follows: v1.36, cri-client/pkg/util/util_unix.go, GetAddressAndDialer.
+    """
+    for name, endpoint in (
+        ("containerRuntimeEndpoint", config.container_runtime_endpoint),
+        ("imageServiceEndpoint", config.image_service_endpoint),
+    ):
+        scheme, separator, _ = endpoint.partition("://")
+        if separator and scheme.lower() not in ("", "unix"):
+            error = f"protocol {quoted(scheme.lower())} not supported"
+            yield _start_fault(
+                name, "only support unix socket endpoint" if scheme == "tcp" else error, endpoint
+            )
 
 
 _PERCENTAGE = lazy_pattern(r"[+-]?[0-9]+", re.ASCII)
