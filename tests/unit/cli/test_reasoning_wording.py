@@ -42,3 +42,18 @@ def test_a_request_wider_than_a_numa_node_does_not_mention_allocations(
     text = " ".join(capsys.readouterr().out.split())
     assert expected in text
     assert "if nothing were allocated" not in text
+
+
+def test_a_refusal_is_not_headed_as_undecided_where_claims_are_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {resourceClaims: [{name: c, resourceClaimName: c}], "
+        "containers: [{name: a, image: a, resources: {requests: {cpu: 5}, claims: [{name: c}]}}]}}"
+    )
+    run(["explain", "-f", str(path), "--node", "uma-4c"])
+    printed = capsys.readouterr().out
+    assert "refused (OutOfcpu)" in printed
+    assert "Why it is undecided" not in printed
+    assert "What is not judged\n    the devices of its resource claims" in printed

@@ -54,7 +54,7 @@ def reason_tree(explanation: ExplainedDecision, *, details: bool = True) -> tupl
 
 def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[ReasonBranch]:
     if explanation.scheduler:
-        yield _obstacles(explanation.scheduler)
+        yield _obstacles(explanation.scheduler, explanation.decision)
     leading = tuple(leading_sentences(explanation))
     for text in leading:
         tone: BranchTone = "no" if explanation.decision is Decision.REFUSED else "warning"
@@ -92,10 +92,11 @@ def _sections(explanation: ExplainedDecision, *, details: bool) -> Iterator[Reas
     yield from _warnings(explanation)
 
 
-def _obstacles(obstacles: Sequence[SchedulerObstacle]) -> ReasonBranch:
+def _obstacles(obstacles: Sequence[SchedulerObstacle], decision: Decision) -> ReasonBranch:
     """Why the scheduler does not bind the pod, or whether it does is not known."""
     is_open = all(each.is_open for each in obstacles)
-    title = "Why it is undecided" if is_open else "Why the scheduler does not bind it to this node"
+    undecided = "What is not judged" if decision is Decision.REFUSED else "Why it is undecided"
+    title = undecided if is_open else "Why the scheduler does not bind it to this node"
     branches = (
         ReasonBranch(
             text=each.why, tone="no", children=tuple(ReasonBranch(text=text) for text in each.details)

@@ -35,6 +35,7 @@ from nodewright.engine.admission.quota.object_usage import (
     volume_claim_evaluator,
 )
 from nodewright.engine.admission.quota.quota_admission import BeyondQuota, QuotaDelta, quota_delta
+from nodewright.engine.core.requests.qos_and_priority import CONFIG_SOURCE, is_static
 from nodewright.model.kubernetes.api_request import APIObject, GroupResource, create_request
 from nodewright.model.kubernetes.cluster_objects import (
     LimitRange,
@@ -166,9 +167,14 @@ def object_charge(
 
     ``is_stored``: an API server has accepted the pod, so that only its amounts are refused, and its status counts.
     Follows: v1.36, pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins: ResourceQuota comes last.
+    Departs: a pod that exceeded its deletion grace period counts until it is gone, because files have no time.
     """
     filled: tuple[DefaultedByLimitRange, ...] = ()
     if isinstance(item, Pod):
+        if is_static(item) and not is_stored:
+            # Its mirror pod is charged, which passes all plugins.
+            annotations = {**item.metadata.annotations, CONFIG_SOURCE: "api"}
+            item, creation = replace(item, metadata=replace(item.metadata, annotations=annotations)), None
         creation = creation or created_pod(item, namespace.cluster, is_stored=is_stored)
         item, filled = creation.pod, creation.filled
         if creation.refusal is not None:

@@ -479,3 +479,20 @@ def test_nothing_new_is_created_in_a_namespace_that_is_being_terminated() -> Non
     assert {each.additional_pods for each in headroom} == {0}
     active = ending.replace("Terminating", "Active")
     assert not apply(manifests(active, *objects[1:]), ExpansionOptions()).refusals
+
+
+def test_a_static_pod_is_charged_as_its_mirror_pod() -> None:
+    pod = (
+        "{apiVersion: v1, kind: Pod, metadata: {name: p%s}, spec: {runtimeClassName: r, containers: [{name: a, image: a}]}}",
+        ", annotations: {kubernetes.io/config.source: file}",
+    )
+    cluster = (
+        QUOTA % "requests.cpu: 5",
+        "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: Container, defaultRequest: {cpu: 1}}]}}",
+        "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: r}, handler: r, overhead: {podFixed: {cpu: 500m}}}",
+    )
+    charges = [
+        apply(manifests(pod[0] % source, *cluster), ExpansionOptions()).outcomes[0].charge
+        for source in ("", pod[1])
+    ]
+    assert [str(amounts["requests.cpu"]) for ((_, amounts),) in charges] == ["1500m", "1500m"]
