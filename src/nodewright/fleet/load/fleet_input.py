@@ -267,6 +267,12 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 )
         if self.objects.ended_pods:
             warnings.append(f"{counted(self.objects.ended_pods, 'pod')} that ended: left out")
+        if resizing := self.objects.resizing_pods:
+            warnings.append(f"{counted(resizing, 'pod')} with an incomplete resize: counted as specified")
+        workloads = self.objects.manifests.result().workloads
+        gated = (entry for entry in self.objects.pods if workloads[entry.template].pod.spec.scheduling_gates)
+        if count := sum(1 if entry.count is None else entry.count for entry in gated):
+            warnings.append(f"{counted(count, 'pod')} with scheduling gates: placed as if without")
         return tuple(warnings)
 
     def _expanded(self) -> Iterator[PodEntry]:
@@ -430,6 +436,7 @@ def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:
     first_objects.pod_selectors.services += other.pod_selectors.services
     first_objects.controllers.merge(other.controllers)
     first_objects.ended_pods += other.ended_pods
+    first_objects.resizing_pods += other.resizing_pods
     first_objects.add_waiting()
     first_objects.unknown_fields |= other.unknown_fields
     return first_objects

@@ -91,6 +91,8 @@ class FleetObjects:
     faults: list[Fault] = field(default_factory=list)
     ended_pods: int = 0
     """Number of terminated pods, which are ignored."""
+    resizing_pods: int = 0
+    """Number of pods whose resize is not complete; their specs count, not what they have."""
     unknown_fields: set[str] = field(default_factory=set)
     """Unknown fields of pods from a cluster."""
     pod_selectors: PodSelectors = field(default_factory=PodSelectors)
@@ -195,6 +197,7 @@ class FleetObjects:
             if owner is not None and owner.kind == "Job":
                 self.controllers.add_pod(owner, mapping(meta.get("labels")), "")
             return
+        self.resizing_pods += _is_resizing(mapping(value.get("status")))
         key = _content(value)
         if key not in self._by_content:
             self._by_content[key] = self._template(value, location)
@@ -384,6 +387,12 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
 
 def _without(value: Any, name: str) -> dict[str, Any]:
     return {key: item for key, item in mapping(value).items() if key != name}
+
+
+def _is_resizing(status: Mapping[str, Any]) -> bool:
+    conditions = status.get("conditions")
+    kinds = {str(mapping(each).get("type")) for each in (conditions if isinstance(conditions, list) else ())}
+    return bool(status.get("resize")) or not kinds.isdisjoint(("PodResizePending", "PodResizeInProgress"))
 
 
 def _is_mark(row: bytes) -> bool:

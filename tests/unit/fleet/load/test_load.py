@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -210,6 +211,33 @@ def test_a_dump_of_a_cluster_holds_nodes_and_pods_where_they_run(tmp_path: Path)
     assert fleet_input.warnings == (
         "unknown fields of pods are ignored: spec.containers[0].newField",
         "1 pod that ended: left out",
+    )
+
+
+def test_what_of_pods_does_not_count_is_named(tmp_path: Path) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    statuses: list[Any] = [
+        {"resize": "Deferred"},
+        {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]},
+        {"conditions": [{"type": "PodScheduled", "status": "True"}, 1]},
+        {"conditions": 1},
+    ]
+    stored = [
+        {**pod, "metadata": {"name": f"p{index}", "uid": str(index)}, "status": status}
+        for index, status in enumerate(statuses)
+    ]
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {**pod["spec"], "schedulingGates": [{"name": "g"}]},
+    }
+    spec = {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    gated = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    (tmp_path / "more.yaml").write_text("---\n".join(json.dumps(each) + "\n" for each in (*stored, gated)))
+    loaded = fleet(tmp_path, NODE.format(name="n1"), (tmp_path / "more.yaml").read_text())
+    assert len(list(loaded.pods())) == 7
+    assert loaded.warnings == (
+        "2 pods with an incomplete resize: counted as specified",
+        "3 pods with scheduling gates: placed as if without",
     )
 
 
