@@ -23,7 +23,7 @@ def seconds_in(text: str, path: str, source: str) -> float:
     Errors: InputError for what is no number from 0 to MAX_SECONDS.
     """
     try:
-        seconds = float(text)
+        seconds = float(text) if text.isascii() and "_" not in text else -1.0
     except ValueError:
         seconds = -1.0
     if 0 <= seconds <= MAX_SECONDS:

@@ -437,7 +437,9 @@ def test_pods_may_be_left_where_they_are(capsys: pytest.CaptureFixture[str]) -> 
     assert out.startswith("9 nodes, 33 pods")
 
 
-@pytest.mark.parametrize("time", ["1e300", "1e11", "-1", "nan", "inf", "9" * 400, "1" + "0" * 4000, ""])
+@pytest.mark.parametrize(
+    "time", ["1e300", "1e11", "-1", "nan", "inf", "9" * 400, "1" + "0" * 4000, "1_0", "\u0661", ""]
+)
 @pytest.mark.parametrize("table", ["pods", "usage"])
 def test_times_of_tables_are_bounded(
     table: str, time: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -38,7 +38,7 @@ DEFAULT_CONFIGURATION: Mapping[str, Any] = {
 DEFAULT_MAX_PODS = 110
 _MAX_DEVICES = 64
 _MAX_CPUS = 8192
-_LARGEST_AMOUNT = Quantity.of(INT64_MAX // 1000)
+LARGEST_AMOUNT = Quantity.of(INT64_MAX // 1000)
 """Of any resource, so that thousandths of it fit into 64 bits as well."""
 MAX_MACHINE_CPUS = 1 << 19
 """Default limit of the CPUs of different machines: each takes time and memory, and a line of a table makes one."""
@@ -213,8 +213,8 @@ def _impossible(entry: NodeEntry, cpus: int) -> Iterator[Fault]:
         if is_huge_page(name) and huge_page_bytes(name) is None:
             yield Fault(path=path, value=str(amount), rule=HUGE_PAGE_RULE)
     for name, amount in entry.capacity.items():
-        if amount > _LARGEST_AMOUNT:
-            rule = f"must be at most {_LARGEST_AMOUNT}"
+        if amount > LARGEST_AMOUNT:
+            rule = f"must be at most {LARGEST_AMOUNT}"
             yield Fault(path=f"status.capacity[{name}]", value=str(amount), rule=rule)
     if cpus > _MAX_CPUS:
         rule = f"no machine has more than {_MAX_CPUS:,} CPUs under Linux"

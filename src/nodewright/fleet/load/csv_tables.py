@@ -19,7 +19,7 @@ from nodewright.documents.formats.decode import parse_quantity
 from nodewright.engine.admission.admission_plugins import defaulted_pod, with_canonical_quantities
 from nodewright.engine.admission.validation.pod_spec import pod_violations
 from nodewright.engine.core.requests.resource_defaults import with_defaults
-from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, NodeEntry
+from nodewright.fleet.load.assembled_nodes import DEFAULT_MAX_PODS, LARGEST_AMOUNT, NodeEntry
 from nodewright.fleet.workload import FleetPod, UsageStep, seconds_in
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import kubelet_labels
@@ -362,6 +362,9 @@ def _amounts(cell: dict[str, str], source: str) -> ResourceList:
             raise InputError([Fault(source=source, path=name, value=text, rule=str(error))]) from None
         if amounts[name].sign() < 0:
             raise InputError([Fault(source=source, path=name, value=text, rule="must not be less than 0")])
+        if amounts[name] > LARGEST_AMOUNT:
+            rule = f"must be at most {LARGEST_AMOUNT}"
+            raise InputError([Fault(source=source, path=name, value=text, rule=rule)])
     return {name: amount for name, amount in amounts.items() if amount.sign() or not is_extended(name)}
 
 

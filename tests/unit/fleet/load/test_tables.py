@@ -100,6 +100,8 @@ FAULTS = [
         PODS.replace("Burstable", "Best"),
         r":3: qos: .*must be one of Guaranteed, Burstable, or empty; a pod without amounts of cpu and memory is BestEffort",
     ),
+    (NODES, PODS.replace("500m", "1" + "0" * 18), r"pods.csv.gz:3: cpu: .*must be at most 9223372036854775"),
+    (NODES.replace("n1,8,", f"n1,{2**63},"), PODS, r"nodes.csv:2: cpu: .*must be at most 9223372036854775"),
     (NODES, PODS.replace("zone=b", "zone"), r":3: node_selector: .*must be key=value"),
     (NODES, PODS.replace(",yes,7", ",yes,high"), r":3: priority: .*must be a whole number"),
     (NODES, PODS.replace(",yes,7", ",yes," + "9" * 5000), r":3: priority: .*must be a whole number"),
