@@ -310,9 +310,11 @@ def _check(value: Any, schema: SchemaType, path: Path, findings: _Findings) -> N
 def _whole_number(text: str) -> int | None:
     """The number of a quantity; None: it is none, or not a whole 64-bit number."""
     try:
-        return _quantity(text).as_stored().as_int64()
+        quantity = _quantity(text)
     except QuantityError:
         return None
+    # Beyond 10**21 an amount is stored with less than it was.
+    return None if abs(quantity.as_fraction()) > INT64_MAX else quantity.as_stored().as_int64()
 
 
 def _check_fields(value: dict[str, Any], schema: SchemaType, path: Path, findings: _Findings) -> None:

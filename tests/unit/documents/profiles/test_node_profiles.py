@@ -163,7 +163,7 @@ def test_bytes_may_be_written_as_quantities() -> None:
     assert (profile.spec.root_fs_capacity, profile.spec.swap_bytes) == (10**11, 3 << 29)
 
 
-@pytest.mark.parametrize("amount", ["lots", "128GB", "''"])
+@pytest.mark.parametrize("amount", ["lots", "128GB", "''", "1" + "0" * 400, "100E", "'-100E'"])
 def test_bytes_that_are_no_quantity_are_refused_with_an_example(amount: str) -> None:
     (fault,) = refusal(HEAD + f"spec: {{machineInfo: {{memory_capacity: {amount}}}}}\n".encode())
     assert "spec.machineInfo.memory_capacity" in fault
