@@ -13,6 +13,9 @@ def main() -> None:
     """Runs the command line and exits with its exit code."""
     if sys.__stdout__ is None:  # as in `nodewright ... >&-`
         sys.exit("error: standard output is closed")
+    if sys.__stdin__ is None or sys.__stderr__ is None:  # as in `<&-`: no other file may get their numbers
+        null = open(os.devnull, "r+")  # noqa: PTH123, SIM115 - start-up time; to the end of the process
+        sys.stdin, sys.stderr = sys.stdin or null, sys.stderr or null
     if _program() == "kubelet":  # a link of this name, for what starts a kubelet
         sys.argv.insert(1, "kubelet")
     if sys.argv[1:2] == [COMPLETE]:

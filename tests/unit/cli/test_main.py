@@ -1,7 +1,9 @@
+import errno
 import gc
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,36 @@ def test_a_closed_standard_output_is_an_error_in_one_line(monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "__stdout__", None)
     with pytest.raises(SystemExit, match=r"^error: standard output is closed$"):
         main()
+
+
+def test_a_closed_standard_input_is_empty_and_messages_to_a_closed_one_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+
+    def reading(*_: object, **__: object) -> int:
+        sys.stderr.write("warning")
+        read.append(sys.stdin.read())
+        return 0
+
+    for name in ("stdin", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+        monkeypatch.setattr(sys, f"__{name}__", None)
+    monkeypatch.setattr(app, "run", reading)
+    with pytest.raises(SystemExit) as left:
+        main()
+    sys.stdin.close()
+    assert (left.value.code, read) == (0, [""])
+
+
+def test_a_reader_that_is_gone_ends_a_command_where_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    class ClosedPipe(StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stdout", ClosedPipe())
+    with pytest.raises(BrokenPipeError):
+        app.run(["version"])
 
 
 def test_an_interrupt_before_the_command_runs_is_one_like_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,8 +103,12 @@ def _write(text: str, stream: TextIO) -> None:
     if not text.isascii():
         encoding = getattr(stream, "encoding", None) or "utf-8"
         text = text.encode(encoding, "backslashreplace").decode(encoding)
-    stream.write(text)
-    stream.flush()
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # Without an errno: at EPIPE click ends the process with 1.
+        raise BrokenPipeError("the reader has closed the pipe") from None
 
 
 def _is_ready(stream: TextIO) -> bool:
