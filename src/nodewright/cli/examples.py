@@ -9,7 +9,7 @@ import click
 from nodewright.cli.options import PathType
 from nodewright.documents.output.terminal import YES, print_text
 from nodewright.documents.output.text_layout import table
-from nodewright.model.errors import Fault, InputError
+from nodewright.model.errors import Fault, HostError, InputError
 
 ENTRY = "- `"
 """How a line of the list in `README.md` begins."""
@@ -42,8 +42,16 @@ def command(directory: Path | None) -> int:
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         rule = "exists and is not an empty directory: name one that does not exist"
         raise InputError([Fault(path="DIR", value=str(directory), rule=rule)])
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(examples_folder(), directory, dirs_exist_ok=True, ignore=ignored)
+    existed, ignored = directory.exists(), shutil.ignore_patterns("__pycache__")
+    try:
+        shutil.copytree(examples_folder(), directory, dirs_exist_ok=True, ignore=ignored)
+    except BaseException as error:  # an interrupt, too, leaves nothing
+        shutil.rmtree(directory, ignore_errors=True)
+        if existed:
+            directory.mkdir(exist_ok=True)
+        if isinstance(error, shutil.Error):  # names every file
+            raise HostError("copy", str(directory), error.args[0][0][2].partition(": ")[0]) from None
+        raise
     print_text(
         f"copied to {directory}: {len(described_examples())} directories, listed in {directory / 'README.md'}\n"
     )

@@ -1,6 +1,8 @@
 import re
+import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,3 +62,38 @@ def test_every_example_of_our_own_kinds_names_its_schema_for_editors() -> None:
             if place is None or not place.is_file() or place.stem != kind[1]:
                 bad.append(path.relative_to(ROOT).as_posix())
     assert bad == []
+
+
+@pytest.mark.parametrize("existed", [False, True])
+@pytest.mark.parametrize(
+    "failed",
+    [
+        (OSError(28, "No space left on device", "a", None, "b"), 1, "No space left on device\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ],
+)
+def test_a_copy_that_fails_leaves_nothing_and_one_line(
+    existed: bool,
+    failed: tuple[BaseException, int, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    copytree, (failure, code, message) = shutil.copytree, failed
+
+    def failing(_source: str, target: str) -> None:
+        Path(target).write_text("half")
+        raise failure
+
+    def copied(source: Path, target: Path, **_: Any) -> None:
+        monkeypatch.undo()
+        copytree(source, target, copy_function=failing, dirs_exist_ok=True)
+
+    monkeypatch.setattr("nodewright.cli.examples.shutil.copytree", copied)
+    target = tmp_path / "copy"
+    if existed:
+        target.mkdir()
+    assert run(["examples", str(target)]) == code
+    assert target.exists() is existed
+    assert list(tmp_path.iterdir()) == ([target] if existed else [])
+    assert capsys.readouterr().err.endswith(message)
