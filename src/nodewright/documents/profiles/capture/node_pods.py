@@ -201,8 +201,13 @@ def _with_kubelet_uid(pod: Pod) -> Pod:
 
 
 def _stable_status(status: PodStatus) -> PodStatus:
-    """The part of the status that decisions depend on."""
-    return replace(status, conditions=(), start_time="", message="", reason="", qos_class="")
+    """The part of the status that decisions depend on: of an infeasible resize the spec does not count."""
+    conditions = tuple(
+        replace(each, message="", last_transition_time=None)
+        for each in status.conditions
+        if each.type == "PodResizePending"
+    )
+    return replace(status, conditions=conditions, start_time="", message="", reason="", qos_class="")
 
 
 def _with_allocated_resources(pod: Pod, allocated: PodResourceInfo | None) -> Pod:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.documents.formats.decode import decode
 from nodewright.documents.profiles.capture.node_pods import (
     NodePods,
     admitted_pods,
@@ -23,8 +24,9 @@ from nodewright.documents.profiles.capture.warnings import (
 )
 from nodewright.documents.profiles.state_files.cpu_manager_state import ContainerName
 from nodewright.documents.profiles.state_files.pod_resource_state import PodResourceInfo
+from nodewright.engine.core.requests.effective_resources import scheduler_usage
 from nodewright.model.errors import InputError
-from nodewright.model.kubernetes.objects import Pod, ResourceRequirements, Toleration
+from nodewright.model.kubernetes.objects import Pod, PodCondition, ResourceRequirements, Toleration
 from nodewright.testing.objects import amounts, container, pod
 
 HASH = "3f8a1c0be2f64f5f9f0d5a3b1c7e2d90"
@@ -63,6 +65,23 @@ def test_pods_are_in_the_order_in_which_they_started(tmp_path: Path) -> None:
     late = a_pod("a", status={"startTime": "2026-03-10T06:40:27Z"})
     early = a_pod("b", status={"startTime": "2026-03-02T06:40:27Z"})
     assert names(read(tmp_path, late, early)) == ["default/b", "default/a"]
+
+
+def test_the_spec_of_an_infeasible_resize_counts_no_more_in_a_capture_than_in_the_cluster(
+    tmp_path: Path,
+) -> None:
+    time = "2026-03-10T06:40:27Z"
+    conditions = [
+        {"type": "Ready", "status": "True", "lastTransitionTime": time},
+        {"type": "PodResizePending", "status": "True", "reason": "Infeasible", "message": "m"},
+    ]
+    has = [{"name": "app", "resources": {"requests": {"cpu": "250m"}}}]
+    document = a_pod("web", status={"conditions": conditions, "containerStatuses": has})
+    (captured,) = read(tmp_path, document).pods
+    assert captured.status.conditions == (
+        PodCondition(type="PodResizePending", status="True", reason="Infeasible"),
+    )
+    assert [scheduler_usage(each)["cpu"] for each in (captured, decode(document, Pod))] == [250, 250]
 
 
 def test_a_mirror_pod_has_the_uid_of_the_static_pod(tmp_path: Path) -> None:
