@@ -181,8 +181,9 @@ def command(**parameters: Any) -> int:
     for note in () if query.quiet else lint_input.notes:
         print_message(note)
     result = query.accepted(lint_result(lint_input, selection))
-    if lint_input.faults and not result.subjects:
-        raise InputError([*faults, *lint_input.faults])
+    faults = (*faults, *lint_input.faults)
+    if faults and not (result.subjects or result.findings):
+        raise InputError(faults)
     # A finding may be about the file alone: a comment that ignores nothing.
     if inventory.objects and (not query.quiet if result.subjects else not result.findings):
         judged = {each for _, place in result.subjects for each in _enclosing(place)}
@@ -191,7 +192,6 @@ def command(**parameters: Any) -> int:
         write_baseline(query.written_baseline, result.findings)
         return YES
     code = _fixed_or_reported(query, inventory, result, selection)
-    faults = (*faults, *lint_input.faults)
     for line in fault_lines(faults):
         print_message(f"error: {line}")
     return ERROR if faults else code

@@ -106,14 +106,14 @@ def _assumptions(
 ) -> Iterator[str]:
     """What is assumed of a node that is described in a few words, where it decides about these pods."""
     spec = profile.spec
-    pods = [with_defaults(workload.pod) for workload in workloads]
-    requested = {name for pod in pods for name in scheduler_requests(pod)}
-    if not spec.root_fs_capacity and EPHEMERAL_STORAGE in requested:
+    if not spec.root_fs_capacity and any(
+        EPHEMERAL_STORAGE in scheduler_requests(with_defaults(workload.pod)) for workload in workloads
+    ):
         yield "the node has no ephemeral-storage: spec.rootFsCapacity of its NodeProfile is 0 or not set"
     is_known = spec.kubelet_configuration or query.kubelet_config or query.policies != NO_POLICY_OPTIONS
     if is_known or spec.not_judged or len(spec.machine_info.topology) < 2:
         return
-    if any(_is_aligned(pod, node) for pod in pods):
+    if any(_is_aligned(with_defaults(workload.pod), node) for workload in workloads):
         yield (
             "topology manager policy none and CPU manager policy none, the kubelet's defaults, as no configuration is "
             "given (--kubelet-config FILE): no pod is aligned to NUMA nodes; `fleet` assumes best-effort and static"

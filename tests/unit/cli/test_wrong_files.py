@@ -184,3 +184,35 @@ def test_an_answer_of_a_wrong_kind_is_a_failed_vector(
     (tmp_path / "v.jsonl").write_text(json.dumps({**vector, "expect": json.loads(expect)}))
     assert run(["verify", str(tmp_path / "v.jsonl")]) in (NO, ERROR)
     assert "Traceback" not in capsys.readouterr().err
+
+
+_FAULTY_OBJECTS = """\
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a, labels: {x: 1}}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: b}, status: 5}
+---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: c}, spec: {nodeAffinity: {required: [d]}, claimRef: 5}}
+---
+{apiVersion: batch/v1, kind: CronJob, metadata: {name: e}, status: [f]}
+"""
+
+
+@pytest.mark.parametrize("command", ["lint", "quota", "admit --node vm-4", "requests"])
+def test_each_command_names_the_faults_of_volumes_and_statuses_once_and_alike(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "objects.yaml"
+    path.write_text(_FAULTY_OBJECTS)
+    assert run([*command.split(), "-f", str(path)]) == ERROR
+    faults = [
+        line.partition(", ")[2]
+        for line in capsys.readouterr().err.splitlines()
+        if "status" in line or "Persistent" in line
+    ]
+    assert faults == [
+        "PersistentVolumeClaim default/a: metadata.labels[x]: Invalid value: 1: must be a string, not a number: put it in quotes",
+        "PersistentVolumeClaim default/b: status: Invalid value: 5: must be a mapping, not a number",
+        "PersistentVolume c: spec.nodeAffinity.required: must be a mapping, not a list",
+        "PersistentVolume c: spec.claimRef: Invalid value: 5: must be a mapping, not a number",
+        "CronJob default/e: status: must be a mapping, not a list",
+    ]  # fmt: skip

@@ -129,6 +129,7 @@ API_KINDS = {
     ),
     ("v1", "Namespace"): APIKind("Namespace", Namespace),
     ("v1", "Service"): APIKind("Service", Service),
+    ("v1", "PersistentVolume"): APIKind("PersistentVolume", PartialObjectMetadata),
     ("v1", "PersistentVolumeClaim"): APIKind("PersistentVolumeClaim", PersistentVolumeClaim),
     **{
         (f"{_CLAIM_GROUP}/{version}", "DeviceTaintRule"): APIKind("DeviceTaintRule", DeviceTaintRule)

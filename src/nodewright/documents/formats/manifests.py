@@ -19,7 +19,7 @@ from nodewright.documents.formats.controllers import (
     submitted_pod,
     with_own_defaults,
 )
-from nodewright.documents.formats.decode import decode, decoding_fault
+from nodewright.documents.formats.decode import decode, type_faults
 from nodewright.documents.formats.documents import (
     IDLE_LIMIT_RANGES,
     NOT_SELECTED,
@@ -440,9 +440,10 @@ class ManifestLoader(msgspec.Struct, eq=False):
         self.volumes = self.volumes or VolumeObjects()
         try:
             self.volumes.add(value, self.namespace)
-        except msgspec.ValidationError as error:
-            if self.other_objects is None or value["kind"] == "PersistentVolume":
-                self.faults.append(location.locate(decoding_fault(error)))
+        except msgspec.ValidationError:
+            if self.other_objects is None:  # else its faults are found with those of all objects
+                faults = type_faults(value, value["kind"])
+                self.faults.extend(map(location.locate, faults))
 
     def _add_custom_pods(
         self, value: dict[str, Any], location: ObjectLocation, *, is_last: bool = False
