@@ -215,7 +215,11 @@ def test_a_dump_of_a_cluster_holds_nodes_and_pods_where_they_run(tmp_path: Path)
 
 
 def test_what_of_pods_does_not_count_is_named(tmp_path: Path) -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {"containers": [{"name": "a", "image": "a"}]},
+    }
     statuses: list[Any] = [
         {"resize": "Deferred"},
         {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]},
