@@ -8,8 +8,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.engine.core.lending.node_loans import NodeSamples, node_loans
-from nodewright.engine.core.lending.predictors import PREDICTORS, Predictor, PredictorScope, UsageSamples
-from nodewright.predict.lend.lend_replay import AT_ONCE, MARGINS_PERCENT, lending_advice, replayed_loans
+from nodewright.engine.core.lending.predictors import (
+    PREDICTORS,
+    Predictor,
+    PredictorScope,
+    UsageSamples,
+    percentile,
+)
+from nodewright.predict.lend.lend_replay import (
+    AT_ONCE,
+    MARGINS_PERCENT,
+    borrower_terms,
+    lending_advice,
+    replayed_loans,
+    term_percentiles,
+)
 
 SECOND_NS = 10**9
 predictors = st.sampled_from(list(PREDICTORS.values()))
@@ -122,3 +135,19 @@ def test_the_advice_lends_as_much_as_the_best_of_all_trials(node: NodeSamples) -
     )
     advice = lending_advice(list(PREDICTORS.values()), node, spare=0, loop=AT_ONCE)
     assert (None if advice is None else advice.first) == best
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 90)), max_size=20))
+def test_the_times_of_borrowers_are_those_of_each_borrower_by_itself(samples: list[tuple[int, int]]) -> None:
+    counts, times_s = [count for count, _ in samples], list(accumulate(span_s for _, span_s in samples))
+    started: list[int] = []
+    terms = []
+    for count, now_s in zip(counts, times_s, strict=True):
+        while len(started) > count:
+            terms.append(now_s - started.pop())
+        started += [now_s] * (count - len(started))
+    terms = sorted([*terms, *(times_s[-1] - since_s for since_s in started)])
+    fast = borrower_terms(counts, [at_s * SECOND_NS for at_s in times_s])
+    assert sorted(fast.elements()) == terms
+    assert term_percentiles(fast) == tuple(percentile(terms, share) for share in (10, 50, 90) if terms)
+    assert borrower_terms([10**18], [0]) == {0: 10**18}

@@ -5,7 +5,7 @@ The runs are the same: loans are judged from which pods were on which node, and 
 
 import math
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import add
@@ -20,14 +20,13 @@ from nodewright.engine.core.lending.predictors import (
     Predictor,
     State,
     UsageSamples,
-    percentile,
 )
 from nodewright.engine.core.requests.effective_resources import scheduler_usage
 from nodewright.fleet.simulation.outcomes import FleetEvent, FleetEventKind, FleetResult, NodeRecord
 from nodewright.fleet.workload import FleetPod
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.resource_names import MEMORY
-from nodewright.predict.lend.lend_replay import PIECES, borrower_terms
+from nodewright.predict.lend.lend_replay import PIECES, borrower_terms, term_percentiles
 from nodewright.predict.lend.node_history import MAX_TIMES
 
 INTERVAL_S = 60
@@ -197,8 +196,7 @@ def _room(
 ) -> BestEffortRoom:
     """The room of all nodes; borrowers of 1 GiB take all of it, and end when a node has less."""
     mean, piece = _mean(rooms), PIECES[True]
-    terms: list[int] = []
-    ended = 0
+    terms, ended = Counter[int](), 0
     for room in rooms:
         counts = [amount // piece for amount in room]
         terms += borrower_terms(counts, [number * INTERVAL_S * SECOND_NS for number in range(len(counts))])
@@ -208,7 +206,7 @@ def _room(
         margin_percent=predictor.margin_percent,
         mean=mean,
         hours=round(sum(sum(room[:-1]) for room in rooms) * INTERVAL_S / piece / 3600, 1),
-        term_seconds=tuple(percentile(terms, share) for share in (10, 50, 90)) if terms else (),
+        term_seconds=term_percentiles(terms),
         ended=ended,
         utilization=round((used + mean) / allocatable, 3) if allocatable else 0.0,
     )

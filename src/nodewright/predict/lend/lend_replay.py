@@ -4,15 +4,17 @@ A loan is decided at each sample and holds until the next one. Between two sampl
 loan in pieces of one size; when it shrinks, the youngest pieces end.
 """
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.engine.core.eviction.eviction_policy import MONITORING_INTERVAL_NS, NEAR_INTERVAL_NS
 from nodewright.engine.core.lending.node_loans import NodeSamples, node_loans
-from nodewright.engine.core.lending.predictors import Predictor, percentile
+from nodewright.engine.core.lending.predictors import Predictor
 
 SECOND_NS = 10**9
 PIECES = {False: 1000, True: 1 << 30}
@@ -86,7 +88,7 @@ def replayed_loans(predictor: Predictor, node: NodeSamples, *, spare: int) -> Re
         return_count=len(falls),
         largest_return=max(falls, default=0),
         largest_need_per_s=int(max((rate for _, _, rate in needs), default=0)),
-        term_seconds=tuple(percentile(terms, share) for share in (10, 50, 90)) if terms else (),
+        term_seconds=term_percentiles(terms),
         evicted=sum(max(before // piece - after // piece, 0) for before, after in pairwise(lent)),
         late=tuple(
             _late(loop, delay_ns / SECOND_NS, needs, lent, piece, spare)
@@ -129,15 +131,42 @@ def _late(
     )
 
 
-def borrower_terms(counts: Sequence[int], times_ns: Sequence[int]) -> list[int]:
-    """How long each borrower runs, in seconds; those of the end count with the time that they have had."""
-    started: list[int] = []
-    terms: list[int] = []
+def borrower_terms(counts: Sequence[int], times_ns: Sequence[int]) -> Counter[int]:
+    """The number of borrowers by how long they run, in seconds; those of the end count with the time that they have had.
+
+    >>> borrower_terms([2, 5, 1], [0, 60 * 10**9, 120 * 10**9])
+    Counter({60: 3, 120: 2})
+    """
+    started: list[tuple[int, int]] = []
+    terms, running = Counter[int](), 0
     for count, now_ns in zip(counts, times_ns, strict=True):
-        while len(started) > count:
-            terms.append((now_ns - started.pop()) // SECOND_NS)
-        started += [now_ns] * (count - len(started))
-    return terms + [(times_ns[-1] - since_ns) // SECOND_NS for since_ns in started]
+        while running > count:
+            since_ns, together = started.pop()
+            ended = min(together, running - count)
+            terms[(now_ns - since_ns) // SECOND_NS] += ended
+            running -= ended
+            if together > ended:
+                started.append((since_ns, together - ended))
+        if count > running:
+            started.append((now_ns, count - running))
+            running = count
+    for since_ns, together in started:
+        terms[(times_ns[-1] - since_ns) // SECOND_NS] += together
+    return terms
+
+
+def term_percentiles(terms: Counter[int]) -> tuple[int, ...]:
+    """The 10th, 50th and 90th percentile of the times of borrowers; empty: no borrower.
+
+    >>> term_percentiles(Counter({60: 3, 120: 2}))
+    (60, 60, 120)
+    """
+    ordered = sorted(terms.items())
+    upto = list(accumulate(count for _, count in ordered))
+    return tuple(
+        ordered[bisect_left(upto, -(-upto[-1] * percent // 100))][0]
+        for percent in ((10, 50, 90) if ordered else ())
+    )
 
 
 class LendAdvice(msgspec.Struct, frozen=True, kw_only=True):

@@ -111,7 +111,8 @@ def with_pod_level_defaults(pod: Pod, gates: FeatureGates) -> Pod:
         if all(name in container.resources.limits for container in pod.spec.all_containers)
     }
     sums = container_limits(pod) if missing else {}
-    limits = {name: max(sums[name], request) for name, request in missing.items()}
+    # A pod without containers, which is invalid, has no sums.
+    limits = {name: max(sums.get(name, request), request) for name, request in missing.items()}
     filled = replace(filled, limits=_filled(filled.limits, limits))
     return pod if filled == resources else replace(pod, spec=replace(pod.spec, resources=filled))
 
