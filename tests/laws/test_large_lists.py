@@ -245,6 +245,19 @@ AMOUNTS = {"requests": {"memory": "1.5Gi"}, "limits": {"cpu": "0.1001", "memory"
 PORTS = [{"containerPort": 80}, {"containerPort": 81, "protocol": "UDP"}]
 
 
+@example(
+    # Mounts of a volume whose claim has too long a name for the pod.
+    tokens=[TOKENS[0], TOKENS[8], TOKENS[0], TOKENS[8]],
+    nodes=[""] * 4,
+    settings={},
+    container={
+        "name": "main",
+        "image": "a",
+        "volumeMounts": [*MOUNTS, {"name": "data", "mountPath": "/data"}],
+    },
+    names=["pod", "pod", "pod", "p" * 248],
+    is_stored=False,
+)
 @given(
     tokens=st.lists(st.sampled_from(TOKENS), min_size=2, max_size=4),
     nodes=st.lists(st.sampled_from(("", "node-1", "node-2")), min_size=4, max_size=4),

@@ -98,6 +98,11 @@ def test_since_1_37_limits_of_all_containers_limit_a_request_of_the_pod_level(li
         assert unfixed.limits == {}
 
 
+def test_since_1_37_a_request_of_a_pod_without_containers_is_its_limit() -> None:
+    level = with_pod_level_defaults(with_pod_level(pod(), "cpu=1"), DEFAULT_GATES).spec.resources
+    assert level == needs("cpu=1", "cpu=1")
+
+
 def test_since_1_37_an_explained_limit_of_the_pod_level_says_whether_it_is_the_request() -> None:
     given = with_pod_level(pod(container("a", "", "cpu=1")), "cpu=4")
     assert (
