@@ -6,9 +6,9 @@ from zlib import crc32
 
 import click
 import pytest
+from tests.support.all_commands import all_commands
 from tests.unit.test_threat_model import SERVERS
 
-from nodewright.cli.app import COMMANDS, load_command
 from nodewright.documents.output.terminal import USAGE
 from tools.fuzz import NUMBERS, inputs, numbers, targets, tried
 from tools.fuzz_commands import command_targets
@@ -91,7 +91,8 @@ def test_every_file_that_a_command_reads_is_damaged() -> None:
     lines = [target.line.replace("|", " ").replace("=", " ").split() for target in targets().values()]
     missing = {
         f"{name} {option.opts[-1]}"
-        for name, option in (pair for name in COMMANDS for pair in _file_options(load_command(name), name))
+        for name, command in all_commands()
+        for option in _file_options(command)
         if not any({*name.split()} <= {*words} and {*option.opts} & {*words} for words in lines)
     }
     assert not {each for each in missing if not each.endswith(NOT_DAMAGED)}
@@ -109,17 +110,12 @@ NOT_DAMAGED = (
 the last ones are read by the function that reads those of other commands."""
 
 
-def _file_options(command: click.Command, name: str) -> Iterator[tuple[str, click.Parameter]]:
+def _file_options(command: click.Command) -> Iterator[click.Parameter]:
     """Every option of a command whose value is a file or a directory."""
     for parameter in command.params:
         shown = parameter.make_metavar(click.Context(command)) if isinstance(parameter, click.Option) else ""
         if any(word in shown for word in ("FILE", "DIR")):
-            yield name, parameter
-    if isinstance(command, click.Group):
-        for child in command.list_commands(click.Context(command)):
-            member = command.get_command(click.Context(command), child)
-            assert member is not None
-            yield from _file_options(member, f"{name} {child}")
+            yield parameter
 
 
 def test_requests_are_made_to_each_route_of_each_server() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import click
 import pytest
 import yaml
+from tests.support.all_commands import all_commands
 from tests.support.limited import run_limited
 from tests.unit.cli.test_bounded_work import POD, PROFILE
 from tests.unit.cli.test_odd_agents import places, with_value
 
-from nodewright.cli.app import COMMANDS, load_command, run
+from nodewright.cli.app import run
 from nodewright.documents.formats.decode import (
     INTEGER_BOUNDS,
     KUBERNETES,
@@ -29,24 +30,13 @@ EXTREMES = (0, -1, 2**31, 2**63, 10**18, 10**400, int("9" * 4000), float("nan"),
 MAX_OPTION = 2**63 - 1
 
 
-def number_options() -> Iterator[tuple[str, click.Parameter]]:
-    """Every option and argument of a command that is a number."""
-
-    def of(command: click.Command, name: str) -> Iterator[tuple[str, click.Parameter]]:
-        for parameter in command.params:
-            if isinstance(parameter.type, click.types.IntParamType | click.types.FloatParamType):
-                yield f"{name} {parameter.opts[0]}", parameter
-        if isinstance(command, click.Group):
-            for child in command.list_commands(click.Context(command)):
-                member = command.get_command(click.Context(command), child)
-                assert member is not None
-                yield from of(member, f"{name} {child}")
-
-    for name in COMMANDS:
-        yield from of(load_command(name), name)
-
-
-OPTIONS = dict(number_options())
+OPTIONS = {
+    f"{name} {parameter.opts[0]}": parameter
+    for name, command in all_commands()
+    for parameter in command.params
+    if isinstance(parameter.type, click.types.IntParamType | click.types.FloatParamType)
+}
+"""Every option and argument of a command that is a number."""
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -106,14 +106,14 @@ def _assumptions(
 ) -> Iterator[str]:
     """What is assumed of a node that is described in a few words, where it decides about these pods."""
     spec = profile.spec
-    if not spec.root_fs_capacity and any(
-        EPHEMERAL_STORAGE in scheduler_requests(with_defaults(workload.pod)) for workload in workloads
-    ):
-        yield "the node has no ephemeral-storage: spec.rootFsCapacity of its NodeProfile is 0 or not set"
     is_known = spec.kubelet_configuration or query.kubelet_config or query.policies != NO_POLICY_OPTIONS
-    if is_known or spec.not_judged or len(spec.machine_info.topology) < 2:
+    is_unaligned = not (is_known or spec.not_judged or len(spec.machine_info.topology) < 2)
+    if spec.root_fs_capacity and not is_unaligned:
         return
-    if any(_is_aligned(with_defaults(workload.pod), node) for workload in workloads):
+    pods = [with_defaults(workload.pod) for workload in workloads]
+    if not spec.root_fs_capacity and any(EPHEMERAL_STORAGE in scheduler_requests(pod) for pod in pods):
+        yield "the node has no ephemeral-storage: spec.rootFsCapacity of its NodeProfile is 0 or not set"
+    if is_unaligned and any(_is_aligned(pod, node) for pod in pods):
         yield (
             "topology manager policy none and CPU manager policy none, the kubelet's defaults, as no configuration is "
             "given (--kubelet-config FILE): no pod is aligned to NUMA nodes; `fleet` assumes best-effort and static"

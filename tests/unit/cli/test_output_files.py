@@ -10,9 +10,10 @@ from typing import IO, Any
 
 import click
 import pytest
+from tests.support.all_commands import all_commands
 
 from nodewright.cli import verify
-from nodewright.cli.app import COMMANDS, load_command, run
+from nodewright.cli.app import run
 from nodewright.cli.options import OutputFile
 from nodewright.documents.output.terminal import INTERRUPTED, USAGE
 from nodewright.fleet.report.fleet_report import write_parquet
@@ -73,24 +74,13 @@ def test_a_page_can_be_written_to_a_device() -> None:
     )
 
 
-def written_files() -> Iterator[tuple[str, click.Parameter]]:
-    """The options of all commands whose file is written, and that do not take `-` for standard output."""
-
-    def of(command: click.Command, name: str) -> Iterator[tuple[str, click.Parameter]]:
-        for parameter in command.params:
-            if isinstance(parameter.type, OutputFile) and not parameter.type.allow_dash:
-                yield f"{name} {parameter.opts[0]}", parameter
-        if isinstance(command, click.Group):
-            for child in command.list_commands(click.Context(command)):
-                member = command.get_command(click.Context(command), child)
-                assert member is not None
-                yield from of(member, f"{name} {child}")
-
-    for name in COMMANDS:
-        yield from of(load_command(name), name)
-
-
-WRITTEN = dict(written_files())
+WRITTEN = {
+    f"{name} {parameter.opts[0]}": parameter
+    for name, command in all_commands()
+    for parameter in command.params
+    if isinstance(parameter.type, OutputFile) and not parameter.type.allow_dash
+}
+"""The options of all commands whose file is written, and that do not take `-` for standard output."""
 
 
 @pytest.mark.parametrize("name", WRITTEN)

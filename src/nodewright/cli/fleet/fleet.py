@@ -13,7 +13,13 @@ from msgspec.structs import replace
 
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.fleet.fleet_capacity import capacity, minimise
-from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_query_options, parse_drains, parse_seconds
+from nodewright.cli.fleet.fleet_options import (
+    NO_POD,
+    FleetQuery,
+    fleet_query_options,
+    parse_drains,
+    parse_seconds,
+)
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.documents.files.file_store import write_output
@@ -261,7 +267,7 @@ def run(
     with interrupts_noted(RunProgress()):
         summary = fleet_summary(result, pod)
         if pod is None and not any(summary.outcomes.values()):
-            raise InputError([Fault(rule="nothing here is judged: no pod runs, waits or arrives")])
+            raise InputError([NO_POD])
         if predictor is not None:
             summary = replace(summary, loans=_loans(result, stays, predictor))
         _write_report(fleet, result, summary, choices)

@@ -7,7 +7,7 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli.cluster.cluster_options import cluster_options
-from nodewright.cli.fleet.fleet_options import FleetQuery, fleet_node_query_options
+from nodewright.cli.fleet.fleet_options import NO_POD, FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
 from nodewright.cli.workload_input import nothing_found
 from nodewright.documents.formats.claim_objects import joined_claims
@@ -53,7 +53,7 @@ from nodewright.fleet.sweep_runs import (
     sweep_points,
 )
 from nodewright.fleet.workload import FleetNode, FleetPod, duration_text
-from nodewright.model.errors import Fault, InputError
+from nodewright.model.errors import InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import printable_line
 from nodewright.predict.python_sources import add_sources
@@ -179,7 +179,7 @@ def minimise(query: FleetQuery, *, exact: bool, most: int, scores: str, output: 
         for pod in pods_with_warnings(fleet, progress)
     )
     if not pods:
-        raise InputError([Fault(rule="nothing here is judged: no pod runs, waits or arrives")])
+        raise InputError([NO_POD])
     bound = _bound(kinds, pods, fleet.claims, exact=exact)
 
     def unplaced_count(nodes: Sequence[FleetNode]) -> int:

@@ -26,7 +26,10 @@ from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MAC
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
 from nodewright.fleet.simulation.fleet_simulation import ScheduledDrain
+from nodewright.model.errors import Fault
 from nodewright.model.values.duration import Duration, DurationError
+
+NO_POD = Fault(rule="nothing here is judged: no pod runs, waits or arrives")
 
 
 class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):

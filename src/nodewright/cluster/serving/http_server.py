@@ -62,8 +62,8 @@ class WaitingConnection(Protocol):
         """Closes the connection at once."""
 
 
-class _JoinedResponses(h11.Connection):
-    """Returns the head of a response with the first part of its body, which often follows at once: one write for both."""
+class _Messages(h11.Connection):
+    """Refuses more than h11 does, and returns the head of a response with the first part of its body: one write for both."""
 
     def __init__(self, max_incomplete_event_size: int, write_later: Callable[[], object]) -> None:
         super().__init__(h11.SERVER, max_incomplete_event_size)
@@ -141,12 +141,12 @@ class HTTPConnection(H11Protocol):
         super().connection_made(transport)
         size = self.config.h11_max_incomplete_event_size
         assert size is not None
-        self.conn = self._joined = _JoinedResponses(size, lambda: self.loop.call_soon(self._write_head))
+        self.conn = self._messages = _Messages(size, lambda: self.loop.call_soon(self._write_head))
         self._start_deadline()
 
     def _write_head(self) -> None:
         """Writes the head of a response whose body has not followed."""
-        if (head := self._joined.take_head()) and not self.transport.is_closing():
+        if (head := self._messages.take_head()) and not self.transport.is_closing():
             self.transport.write(head)
 
     def data_received(self, data: bytes) -> None:
@@ -242,7 +242,7 @@ class HTTPConnection(H11Protocol):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.abort()
             return
-        fault = self._joined.fault
+        fault = self._messages.fault
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"connection", b"close"),

@@ -234,7 +234,7 @@ def _document_in(file: str, warnings: list[str], *, is_found: bool = False) -> A
 
 def _configuration_in(file: InputFile, warnings: list[str]) -> Any:
     """The first configuration in a file of any form; the first document if there is none."""
-    source = file.source
+    source, documents = file.source, []
     with suppress(InputError):  # of a form that is no YAML, or of faults that are found again below
         documents = parse_documents(file.content, source)
         first = documents[0].value if documents else None
@@ -242,7 +242,9 @@ def _configuration_in(file: InputFile, warnings: list[str]) -> Any:
             return first
     from nodewright.documents.profiles import kubelet_forms  # noqa: PLC0415 - start-up time
 
-    values = kubelet_forms.form_documents(file.content, source)
+    values = [document.value for document in documents]
+    if not any(isinstance(value, dict) for value in values):
+        values = kubelet_forms.form_documents(file.content, source)
     configs = kubelet_forms.kubelet_configs(values, source)
     if not configs:
         message, path = _kind_error(values[0])

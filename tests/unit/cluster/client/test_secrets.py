@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
+from tests.support.all_commands import all_commands
 from tests.support.cluster_access import NODES, access_to, error, kubeconfig, write
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
 
-from nodewright.cli.app import COMMANDS as COMMAND_NAMES
-from nodewright.cli.app import load_command, run
+from nodewright.cli.app import run
 from nodewright.cluster.client.access import ClusterAccess, TLSSettings, UserCredentials
 from nodewright.cluster.client.api_client import ApiClient
 from nodewright.cluster.client.http_get import HTTPFailure, HTTPRequest, HTTPResponse, http_get
@@ -107,16 +106,11 @@ SHARE = 4
 
 
 def test_each_command_that_reads_a_kubeconfig_is_tried() -> None:
-    def of(command: click.Command, name: str) -> Iterator[str]:
-        if any("--kubeconfig" in parameter.opts for parameter in command.params):
-            yield name
-        if isinstance(command, click.Group):
-            for child in command.list_commands(click.Context(command)):
-                member = command.get_command(click.Context(command), child)
-                assert member is not None
-                yield from of(member, f"{name} {child}")
-
-    reading = {name for each in COMMAND_NAMES for name in of(load_command(each), each)} - STAY
+    reading = {
+        name
+        for name, command in all_commands()
+        if any("--kubeconfig" in parameter.opts for parameter in command.params)
+    } - STAY
     assert not {name for name in reading if not any(line.startswith(name) for line in COMMANDS)}
 
 

@@ -115,9 +115,8 @@ def pod_violations(
     if pod.spec.volumes and not (has_valid_spec and are_valid_like_others(pod.spec.volumes)):
         of_volumes, volumes = volume_violations(pod, "spec.volumes", is_template=is_template)
         violations.extend(of_volumes)
-        has_valid_spec = (
-            has_valid_spec and not of_volumes
-        )  # containers may not mount a volume that is invalid
+        # Containers may not mount an invalid volume, so their mounts are checked as well.
+        has_valid_spec = has_valid_spec and not of_volumes
     if pod.spec.resource_claims:
         violations.extend(resource_claim_violations(pod, "spec.resourceClaims", is_template=is_template))
     if not has_valid_spec:
