@@ -56,11 +56,17 @@ from nodewright.engine.admission.admission_plugins import (
     SYSTEM_PRIORITY_CLASSES,
 )
 from nodewright.engine.admission.api_server.pod_creation import ClusterObjects
-from nodewright.engine.admission.validation.pod_spec import pod_violations
-from nodewright.engine.admission.validation.violation import ErrorType, Violation, metadata_violations
+from nodewright.engine.admission.validation.pod_spec import pod_violations, preemption_policy_violations
+from nodewright.engine.admission.validation.violation import (
+    ErrorType,
+    Violation,
+    metadata_violations,
+    name_violations,
+)
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.api_request import APIObject
 from nodewright.model.kubernetes.cluster_objects import LimitRange, PriorityClass, ResourceQuota, RuntimeClass
+from nodewright.model.kubernetes.name_validation import dns1123_label_errors
 from nodewright.model.kubernetes.objects import Pod, PodSpec
 
 if TYPE_CHECKING:
@@ -571,6 +577,7 @@ def priority_class_violations(priority_class: PriorityClass) -> Iterator[Violati
     elif priority_class.value > HIGHEST_USER_DEFINABLE_PRIORITY:
         rule = f"maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}"
         yield Violation("value", ErrorType.FORBIDDEN, rule=rule)
+    yield from preemption_policy_violations(priority_class.preemption_policy, "preemptionPolicy")
 
 
 def runtime_class_violations(runtime_class: RuntimeClass) -> Iterator[Violation]:
@@ -581,6 +588,7 @@ def runtime_class_violations(runtime_class: RuntimeClass) -> Iterator[Violation]
     yield from metadata_violations(
         runtime_class.metadata, keeps_generation=True, names_finalizers_freely=True
     )
+    yield from name_violations("handler", runtime_class.handler, dns1123_label_errors)
     scheduling = runtime_class.scheduling
     spec = PodSpec(
         overhead=None if runtime_class.overhead is None else runtime_class.overhead.pod_fixed,
@@ -591,6 +599,13 @@ def runtime_class_violations(runtime_class: RuntimeClass) -> Iterator[Violation]
         for pod_path, class_path in _RUNTIME_CLASS_PATHS.items():
             if violation.path.startswith(pod_path):
                 yield replace(violation, path=class_path + violation.path.removeprefix(pod_path))
+    before = set()
+    for index, toleration in enumerate(scheduling.tolerations):
+        own = {name: getattr(toleration, name.lower()) for name in ("Key", "Operator", "Value", "Effect")}
+        if (key := tuple(own.values())) in before:
+            own["TolerationSeconds"] = toleration.toleration_seconds
+            yield Violation(f"scheduling.tolerations[{index}]", ErrorType.DUPLICATE, own)
+        before.add(key)
 
 
 _RUNTIME_CLASS_PATHS = {

@@ -289,7 +289,7 @@ def _api_object_reference(pod: Pod) -> str:
 
     Follows: v1.36, pkg/api/pod/util.go, HasAPIObjectReference.
     """
-    if pod.spec.service_account_name:
+    if pod.spec.service_account_name or pod.spec.service_account:
         return "serviceaccounts"
     if pod.spec.resource_claims:
         return "resourceclaims"

@@ -232,6 +232,8 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", weakref=True):
     runtime_class_name: str | None = None
     scheduler_name: str = ""
     service_account_name: str = ""
+    service_account: str = ""
+    """The deprecated name of `service_account_name`, which wins where both are set."""
     enable_service_links: bool | None = None
     image_pull_secrets: tuple[dict[str, Any], ...] = ()
     volumes: tuple[dict[str, Any], ...] = ()

@@ -107,6 +107,7 @@ _UNREAD = {
         "dns_config",
         "scheduler_name",
         "service_account_name",
+        "service_account",
         "image_pull_secrets",
         "volumes",
         "topology_spread_constraints",

@@ -277,6 +277,36 @@ def test_runtime_classes_are_checked() -> None:
     ]
 
 
+def test_a_runtime_class_has_each_toleration_once() -> None:
+    scheduling = (
+        "handler: Vm, scheduling: {tolerations: [{key: a, operator: Exists}, {key: a, operator: Exists}]}"
+    )
+    faults = refusal(VM.replace("handler: vm", scheduling.replace(", s", "\ns")))
+    assert ["handler: Invalid value" in faults[0], len(faults)] == [True, 2]
+    shown = '{"Key":"a","Operator":"Exists","Value":"","Effect":"","TolerationSeconds":null}'
+    assert faults[1].endswith(f"scheduling.tolerations[1]: Duplicate value: {shown}")
+
+
+@pytest.mark.parametrize(
+    ("policy", "fault"),
+    [
+        ("''", "preemptionPolicy: Required value"),
+        (
+            "Perhaps",
+            'preemptionPolicy: Unsupported value: "Perhaps": supported values: "PreemptLowerPriority", "Never"',
+        ),
+    ],
+)
+def test_the_preemption_policy_of_a_priority_class_is_checked(policy: str, fault: str) -> None:
+    text = f"{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: p}}, value: 5, preemptionPolicy: {policy}}}"
+    assert [each.partition(": ")[2] for each in refusal(text)] == [fault]
+
+
+def test_the_old_name_of_a_service_account_is_checked() -> None:
+    (fault,) = refusal((POD % "a").replace("containers:", "serviceAccount: A_b, containers:"))
+    assert 'spec.serviceAccountName: Invalid value: "A_b": ' in fault
+
+
 def test_faults_of_all_files_are_reported_together(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("[")
     (tmp_path / "b.yaml").write_text("kind: Pod")

@@ -33,6 +33,13 @@ def test_workloads_have_the_recorded_errors(case: dict[str, Any]) -> None:
     assert errors_of(case["object"]) == case["errors"]
 
 
+def test_a_deployment_has_600_seconds_to_progress_by_default() -> None:
+    deployment = {**CASES[0]["object"], "spec": {**CASES[0]["object"]["spec"], "minReadySeconds": 600}}
+    deployment["spec"].pop("strategy")
+    rule = "spec.progressDeadlineSeconds: Invalid value: 600: must be greater than minReadySeconds"
+    assert errors_of(deployment) == [rule]
+
+
 UID_LABELS = {"controller-uid": "u1", "batch.kubernetes.io/controller-uid": "u1", "job-name": "web"}
 
 

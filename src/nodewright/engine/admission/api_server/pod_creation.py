@@ -26,7 +26,7 @@ from nodewright.engine.admission.limit_ranger import (
     violated_limit_range,
     with_all_limit_range_defaults,
 )
-from nodewright.engine.admission.validation.pod_spec import pod_violations
+from nodewright.engine.admission.validation.pod_spec import has_more_rules_than_template, pod_violations
 from nodewright.engine.admission.validation.violation import Violation, violation_fault
 from nodewright.engine.core.requests.qos_and_priority import is_static
 from nodewright.engine.core.requests.resource_defaults import with_pod_level_defaults
@@ -126,7 +126,8 @@ def created_pod(
     if not is_admitted:
         defaulted = replace(defaulted, pod=with_pod_level_defaults(defaulted.pod, cluster.gates))
     refusal: PodRefusal | None = None if is_stored else defaulted.refusal
-    if refusal is None and changed is not valid:
+    is_valid = changed is valid and (is_admitted or not has_more_rules_than_template(changed))
+    if refusal is None and not is_valid:
         violations = pod_violations(defaulted.pod, is_stored=is_stored, valid=valid)
         refusal = InvalidPod(violations=violations) if violations else None
     if refusal is None and (violated := violated_limit_range(defaulted.pod, ranges, cluster.gates)):

@@ -324,7 +324,8 @@ def _hostname_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
             yield forbidden(field, "may not be specified when hostNetwork is true")
         yield from unless_short(field, override, _MAX_HOSTNAME_BYTES)
         yield from each_invalid(field, override, dns1123_subdomain_errors(override))
-    yield from optional_name_violations(f"{path}.serviceAccountName", spec.service_account_name or None)
+    account = spec.service_account_name or spec.service_account or None
+    yield from optional_name_violations(f"{path}.serviceAccountName", account)
     yield from optional_name_violations(f"{path}.hostname", spec.hostname or None, dns1123_label_errors)
     yield from optional_name_violations(f"{path}.subdomain", spec.subdomain or None, dns1123_label_errors)
 

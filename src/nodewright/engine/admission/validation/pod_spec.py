@@ -138,6 +138,20 @@ def pod_violations(
     return tuple(violations)
 
 
+def has_more_rules_than_template(pod: Pod) -> bool:
+    """Whether the pod may be invalid though its template is valid.
+
+    Templates may give an image volume no reference, a long name to a volume that gets a claim of its own, a node to a pod
+    with scheduling gates, and profiles that differ from the annotations.
+    """
+    spec, annotations = pod.spec, pod.metadata.annotations
+    return (
+        any(volume.get("image") is not None or volume.get("ephemeral") is not None for volume in spec.volumes)
+        or bool(spec.node_name and spec.scheduling_gates)
+        or any(key.startswith((MIRROR, _SECCOMP_POD, _SECCOMP_CONTAINER, _APP_ARMOR)) for key in annotations)
+    )
+
+
 def pod_annotation_violations(pod: Pod, path: str, *, is_template: bool) -> Iterator[Violation]:
     """The violations in the annotations of a pod that mean something to the API server.
 
@@ -295,6 +309,17 @@ def _other_violations(pod: Pod, *, is_template: bool) -> Iterator[Violation]:
         yield from image_space_violations(pod.spec.init_containers, "spec.initContainers")
 
 
+def preemption_policy_violations(policy: str | None, path: str) -> Iterator[Violation]:
+    """The violation of a preemption policy of a pod or PriorityClass.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePreemptionPolicy.
+    """
+    if policy == "":
+        yield required(path)
+    else:
+        yield from unless_supported(path, policy, _PREEMPTION_POLICIES)
+
+
 def _spec_violations(spec: PodSpec) -> Iterator[Violation]:
     yield from unless_supported("spec.restartPolicy", spec.restart_policy or None, _RESTART_POLICIES)
     deadline = spec.active_deadline_seconds
@@ -303,11 +328,7 @@ def _spec_violations(spec: PodSpec) -> Iterator[Violation]:
         yield invalid("spec.activeDeadlineSeconds", deadline, rule)
     yield from optional_name_violations("spec.priorityClassName", spec.priority_class_name or None)
     yield from optional_name_violations("spec.runtimeClassName", spec.runtime_class_name)
-    policy = spec.preemption_policy
-    if policy == "":
-        yield required("spec.preemptionPolicy")
-    elif policy is not None and policy not in _PREEMPTION_POLICIES:
-        yield not_supported("spec.preemptionPolicy", policy, _PREEMPTION_POLICIES)
+    yield from preemption_policy_violations(spec.preemption_policy, "spec.preemptionPolicy")
     if spec.overhead:
         overhead = ResourceRequirements(limits=spec.overhead)
         yield from resource_violations(overhead, "spec.overhead", frozenset())

@@ -93,7 +93,7 @@ def volume_violations(
     for index, volume in enumerate(pod.spec.volumes):
         volume_path, name = f"{path}[{index}]", volume.get("name") or ""
         own = [
-            *_source_violations(volume, volume_path, pod_name),
+            *_source_violations(volume, volume_path, pod_name, is_template=is_template),
             *name_violations(f"{volume_path}.name", name, dns1123_label_errors),
         ]
         if name in valid:
@@ -111,15 +111,18 @@ def volume_violations(
 def are_valid_like_others(volumes: Sequence[Fields]) -> bool:
     """Whether the volumes are valid if those of another pod are, from which they differ in the names of tokens' volumes only.
 
-    They are unless a claim is named after the pod, or a name is given twice.
+    They are unless a claim is named after the pod, an image has no reference, or a name is given twice.
     """
     names = {volume.get("name") for volume in volumes}
-    return len(names) == len(volumes) and all(volume.get("ephemeral") is None for volume in volumes)
+    return len(names) == len(volumes) and all(
+        volume.get("ephemeral") is None and volume.get("image") is None for volume in volumes
+    )
 
 
-def _source_violations(volume: Fields, path: str, pod_name: str) -> Iterator[Violation]:
+def _source_violations(volume: Fields, path: str, pod_name: str, *, is_template: bool) -> Iterator[Violation]:
     """The violations in a volume's source; none at all is an emptyDir by default.
 
+    The image of a pod needs a reference, that of a template does not.
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateVolumeSource.
     """
     name, has_source = volume.get("name") or "", False
@@ -130,6 +133,8 @@ def _source_violations(volume: Fields, path: str, pod_name: str) -> Iterator[Vio
                 f"{path}.{SECOND_SOURCE_PATHS.get(kind, kind)}", "may not specify more than 1 volume type"
             )
         else:
+            if kind == "image" and not is_template:
+                yield from _needs("reference")(source, f"{path}.image")
             yield from rule(source, f"{path}.{kind}")
         if kind == "iscsi" and source.get("initiatorName") is not None:
             yield from _iscsi_name_violations(name, source, path)
@@ -444,7 +449,6 @@ def _ephemeral(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
 
 
 def _image(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    yield from _needs("reference")(source, path)
     yield from unless_supported(f"{path}.pullPolicy", source.get("pullPolicy") or None, _PULL_POLICIES)
 
 

@@ -92,7 +92,9 @@ def workload_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator
     elif kind in WITH_SELECTORS:
         yield from selector_violations(kind, spec, path)
     yield from strategy_violations(kind, spec, path)
-    if kind == "Deployment" and (deadline := spec.get("progressDeadlineSeconds")) is not None:
+    if kind == "Deployment":
+        deadline = spec.get("progressDeadlineSeconds")
+        deadline = 600 if deadline is None else deadline
         if deadline <= (spec.get("minReadySeconds") or 0):
             yield invalid(f"{path}.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     elif kind == "StatefulSet":

@@ -51,6 +51,38 @@ def test_the_pods_of_a_deployment_are_refused_and_the_deployment_is_not() -> Non
     assert refusal(owner) == ("FailedCreate", f'Error creating: Pod "web-0" is invalid: {TOO_MUCH}')
 
 
+CONFLICTING = {
+    "volumes: [{name: v, image: {}}]": "spec.volumes[0].image.reference: Required value",
+    "nodeName: node-1, schedulingGates: [{name: a}]": (
+        "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
+    ),
+    f"volumes: [{{name: {'v' * 63}, ephemeral: {{volumeClaimTemplate: {{spec: {{accessModes: [ReadWriteOnce], "
+    f"resources: {{requests: {{storage: 1Gi}}}}}}}}}}}}]": "spec.volumes[0].name",
+}
+
+
+@pytest.mark.parametrize("fields", CONFLICTING)
+def test_a_template_may_be_valid_though_its_pods_are_not(fields: str) -> None:
+    owner = (OWNER % ("Deployment", "{}")).replace("spec: {containers", f"spec: {{{fields}, containers")
+    if "ephemeral" in fields:
+        owner = owner.replace("name: web", f"name: {'w' * 200}")
+    failed = refusal(created(owner)[0])
+    assert failed is not None
+    assert failed[0] == "FailedCreate"
+    assert CONFLICTING[fields] in failed[1]
+
+
+def test_a_template_may_have_a_profile_that_its_pods_may_not() -> None:
+    annotated = "metadata: {labels: {a: b}, annotations: {container.apparmor.security.beta.kubernetes.io/a: unconfined}}"
+    owner = (OWNER % ("Deployment", "{}")).replace("metadata: {labels: {a: b}}", annotated)
+    owner = owner.replace(
+        "image: a,", "image: a, securityContext: {appArmorProfile: {type: RuntimeDefault}},"
+    )
+    failed = refusal(created(owner)[0])
+    assert failed is not None
+    assert "appArmorProfile.type: Forbidden" in failed[1]
+
+
 def test_a_stateful_set_reports_the_failure_in_its_own_words() -> None:
     (owner,) = created(OWNER % ("StatefulSet", "{requests: {memory: 1Gi}}"), DEFAULT)
     assert refusal(owner) == (
