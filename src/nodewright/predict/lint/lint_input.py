@@ -393,6 +393,7 @@ class _LintInputBuilder:
                 as_submitted=submitted,
                 pod=stored,
                 is_static=is_static_pod,
+                refusal=None if is_static_pod else workload.refusal,
             ),
             entry.location,
         )

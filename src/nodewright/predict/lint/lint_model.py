@@ -20,6 +20,7 @@ from nodewright.model.kubernetes.kubelet_config_faults import ConfigFault
 from nodewright.model.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.patterns import lazy_pattern
+from nodewright.model.reasons.api_server import APIServerRefusal
 from nodewright.model.releases.release_table import NEWEST
 
 
@@ -68,6 +69,8 @@ class PodSubject(NamespacedSubject, frozen=True, eq=False, dict=True):
     """The pod as a node receives it."""
     is_static: bool = False
     """Whether a kubelet reads it from a file and not from the API server."""
+    refusal: APIServerRefusal | None = None
+    """Why the API server creates no such pod; that of quotas is not among it."""
 
     @property
     def is_scheduled(self) -> bool:

@@ -252,6 +252,7 @@ def decisive_text(subject: PodSubject, reads: frozenset[str] = frozenset()) -> b
         subject.prefix,
         subject.is_static,
         subject.pod is subject.as_submitted,
+        subject.refusal is None,
         bool(own_meta.get("uid")),
         (meta.get("labels") or {}).get(OS_LABEL),
         {name: value for name, value in meta.items() if name not in _NAMES - reads},

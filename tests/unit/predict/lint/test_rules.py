@@ -195,6 +195,22 @@ PODS = {
         + workload_manifest("DaemonSet", f"      containers: [{container('a', SMALL)}]\n"),
         "-",
     ),
+    "a priority without a class": (pod_manifest("  priority: 5\n" + APP), "NW409"),
+    "a priority of a static pod": (pod_manifest("  priority: 5\n" + APP, meta=STATIC), "-"),
+    "a node beside scheduling gates, in a template": (
+        workload_manifest("Deployment", f"      nodeName: a\n      schedulingGates: [{{name: a}}]\n    {APP}"),
+        "NW409",
+    ),
+    "a limit range that forbids a pod": (
+        "apiVersion: v1\nkind: LimitRange\nmetadata: {name: usual}\nspec:\n  limits:\n"
+        "  - {type: Container, max: {cpu: 1m}}\n---\n" + pod_manifest(APP),
+        "NW401",
+    ),
+    "a default limit below the request": (
+        "apiVersion: v1\nkind: LimitRange\nmetadata: {name: usual}\nspec:\n  limits:\n"
+        "  - {type: Container, default: {cpu: 1m}}\n---\n" + pod_manifest(APP),
+        "NW402",
+    ),
     "a limit range of another namespace": (
         "apiVersion: v1\nkind: LimitRange\nmetadata: {name: usual, namespace: other}\nspec:\n  limits:\n"
         "  - {type: Container, max: {memory: 1Mi}}\n---\n" + pod_manifest(APP),

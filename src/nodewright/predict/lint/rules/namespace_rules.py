@@ -407,3 +407,44 @@ def _namespace_ends(pod: PodSubject, context: LintContext) -> Iterator[FieldViol
     is_new = not (pod.document.get("metadata") or {}).get("uid")
     if pod.namespace in context.terminating and is_new and not pod.is_static:
         yield FieldViolation(path="metadata.namespace", facts={"error": terminating_error(pod.namespace)})
+
+
+@lint_rule("NW409", Severity.ERROR, PodSubject)
+def _refused_pod(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
+    """The API server refuses the pod that a valid object describes.
+
+    Finding: {refusal}: {error}
+
+    Some rules are for pods only, so a workload with such a pod is accepted and has none: an image volume without a
+    reference, a node beside scheduling gates, a priority or an overhead other than that of its class. Its controller
+    reports that in an event and retries.
+
+    Remedy: Change what the error names.
+
+    ```diff
+     apiVersion: apps/v1
+     kind: Deployment
+     metadata:
+       name: web
+     spec:
+       selector:
+         matchLabels: {app: web}
+       template:
+         metadata:
+           labels: {app: web}
+         spec:
+    -      priority: 1000
+           containers:
+           - name: app
+             image: example.com/app
+             resources:
+               requests: {cpu: 100m, memory: 64Mi}
+    ```
+    """
+    verdict = _limited(pod, context)
+    is_of_limits = isinstance(verdict, BeyondLimits) or (
+        verdict is not None and bool(verdict.defaulted) and pod.refusal and pod.refusal.status == "Invalid"
+    )
+    if pod.refusal is not None and not is_of_limits and pod.namespace not in context.terminating:
+        facts = {"kind": pod.kind, "error": pod.refusal.error}
+        yield FieldViolation(path=f"{pod.prefix}spec", facts=facts)
