@@ -16,10 +16,12 @@ PROGRAMS = Path(sys.executable).parent
 
 @pytest.fixture(autouse=True)
 def own_garbage_collection() -> Iterator[None]:
-    """Keeps what `main` sets for a whole process from the tests that follow: hypothesis looks for objects by `gc`."""
+    """Keeps what `main` sets for a whole process from the tests that follow.
+
+    What it has set aside stays so: otherwise all that pytest has collected would be searched for garbage until the end.
+    """
     thresholds = gc.get_threshold()
     yield
-    gc.unfreeze()
     gc.set_threshold(*thresholds)
     gc.enable()
 

@@ -2,13 +2,16 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.support.fake_clock import FakeClock
 
 from nodewright.documents.files import process_tuning
 from nodewright.documents.files.process_tuning import ShortCollections
+from tools.source import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -20,17 +23,10 @@ def no_other_callbacks() -> Iterator[None]:
     gc.callbacks[:] = before
 
 
-@pytest.fixture
-def collections() -> Iterator[tuple[ShortCollections, FakeClock]]:
-    clock = FakeClock()
-    collections = ShortCollections(clock.monotonic_s)
-    # Only the collections of the test count.
-    gc.disable()
-    collections.install()
-    yield collections, clock
-    gc.callbacks.remove(collections.on_collection)
-    gc.unfreeze()
-    gc.enable()
+def run_alone(code: Callable[[], None]) -> None:
+    """Runs it in a process of its own: here, each full collection would examine what thousands of tests keep."""
+    line = f"from {code.__module__} import {code.__name__} as code; code()"
+    subprocess.run([sys.executable, "-c", line], cwd=ROOT, check=True, timeout=60)
 
 
 def test_the_agent_makes_many_collections_of_few_objects() -> None:
@@ -45,10 +41,20 @@ def test_the_agent_makes_many_collections_of_few_objects() -> None:
         gc.set_threshold(*before)
 
 
-@pytest.mark.slow
-def test_what_survives_a_full_collection_is_not_examined_again(
-    collections: tuple[ShortCollections, FakeClock],
-) -> None:
+def installed(**options: int) -> FakeClock:
+    """Follows the collections of this process, and makes none by itself."""
+    clock = FakeClock()
+    gc.disable()
+    ShortCollections(clock.monotonic_s, **options).install()
+    return clock
+
+
+def is_examined(sought: object) -> bool:
+    return any(each is sought for each in gc.get_objects())
+
+
+def keep_survivors_aside() -> None:
+    installed()
     kept = [[number] for number in range(50_000)]
     gc.collect(1)
     before = gc.get_freeze_count()
@@ -57,51 +63,51 @@ def test_what_survives_a_full_collection_is_not_examined_again(
     assert len(gc.get_objects()) < len(kept)
 
 
-@pytest.mark.slow
-def test_once_an_hour_everything_is_examined_again(
-    collections: tuple[ShortCollections, FakeClock],
-) -> None:
-    shortened, clock = collections
-    cycle: list[object] = []
+def examine_all_after_an_hour() -> None:
+    clock, cycle = installed(), list[object]()
     cycle.append(cycle)
     gc.collect()
-    assert not any(each is cycle for each in gc.get_objects())
+    assert not is_examined(cycle)
     asyncio.run(clock.advance(ShortCollections.PERIOD_S))
     gc.collect()
-    assert any(each is cycle for each in gc.get_objects())
+    assert is_examined(cycle)
     gc.collect()
-    assert not any(each is cycle for each in gc.get_objects())
-    assert shortened.on_collection in gc.callbacks
+    assert not is_examined(cycle)
+    assert gc.callbacks, "the next hour is followed as well"
+
+
+def keep_survivors_of_short_ones_aside() -> None:
+    clock, cycle = installed(generation=1), list[object]()
+    cycle.append(cycle)
+    assert gc.get_threshold() == ShortCollections.LATENCY_THRESHOLDS
+    gc.collect(1)
+    assert not is_examined(cycle)
+    asyncio.run(clock.advance(ShortCollections.PERIOD_S))
+    gc.collect(1)
+    gc.collect(1)
+    assert not is_examined(cycle), "no pause for all objects within an hour"
+    asyncio.run(clock.advance(ShortCollections.LATENCY_PERIOD_S - ShortCollections.PERIOD_S))
+    # From now on all objects wait for the next full collection.
+    gc.collect(1)
+    gc.collect(1)
+    assert is_examined(cycle)
+    gc.collect()
+    assert not is_examined(cycle)
+
+
+@pytest.mark.slow
+def test_what_survives_a_full_collection_is_not_examined_again() -> None:
+    run_alone(keep_survivors_aside)
+
+
+@pytest.mark.slow
+def test_once_an_hour_everything_is_examined_again() -> None:
+    run_alone(examine_all_after_an_hour)
 
 
 @pytest.mark.slow
 def test_survivors_of_short_collections_can_be_set_aside_as_well() -> None:
-    clock, cycle = FakeClock(), list[object]()
-    collections = ShortCollections(clock.monotonic_s, generation=1)
-    cycle.append(cycle)
-    before = gc.get_threshold()
-    gc.disable()
-    collections.install()
-    try:
-        assert gc.get_threshold() == ShortCollections.LATENCY_THRESHOLDS
-        gc.collect(1)
-        assert not any(each is cycle for each in gc.get_objects())
-        asyncio.run(clock.advance(ShortCollections.PERIOD_S))
-        gc.collect(1)
-        gc.collect(1)
-        assert not any(each is cycle for each in gc.get_objects()), "no pause for all objects within an hour"
-        asyncio.run(clock.advance(ShortCollections.LATENCY_PERIOD_S - ShortCollections.PERIOD_S))
-        # From now on all objects wait for the next full collection.
-        gc.collect(1)
-        gc.collect(1)
-        assert any(each is cycle for each in gc.get_objects())
-        gc.collect()
-        assert not any(each is cycle for each in gc.get_objects())
-    finally:
-        gc.callbacks.remove(collections.on_collection)
-        gc.unfreeze()
-        gc.set_threshold(*before)
-        gc.enable()
+    run_alone(keep_survivors_of_short_ones_aside)
 
 
 def test_free_memory_is_returned_in_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
