@@ -97,10 +97,14 @@ live-packages:
 	    >/dev/null 2>&1 || echo 'no network, or no packages: tests in a virtual machine and with containers are skipped' >&2; \
 	fi
 
-# Types are checked on one core, the rest on the other; tests are compiled once there, not by each worker for itself.
+# Types are checked on one core, the rest on the other, and they may last into the tests, which wait now and then.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=2 $(WHOLE) check-types live-packages check-style check-layers compile-tests
 	@echo "laws with seed $(SEED); make test SEED=$(SEED) repeats them"
+	@$(MAKE) --no-print-directory --jobs=2 SEED=$(SEED) check-types all-tests
+
+# Tests are compiled once before, not by each worker for itself.
+.PHONY: all-tests
+all-tests: live-packages check-style check-layers compile-tests
 	FAULT_SEED=$(SEED) $(BIN)/pytest -n $$(expr $(JOBS) + 1) --dist worksteal --hypothesis-profile=full --hypothesis-seed=$(SEED) --cov --cov-report=
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=$(PURE_COVERAGE)
 
