@@ -39,7 +39,7 @@ RECORDED_FROM_DISTRIBUTION = {("1.35", "node-dev-0088"), ("1.35", "node-dev-0345
 RECORDED_OF_TWO_RELEASES = {("1.37", "cgroup-dev-01956")}
 NOT_ASKED = RECORDED_FROM_DISTRIBUTION | RECORDED_OF_TWO_RELEASES
 SEED = int(os.environ.get("FAULT_SEED") or 0)
-SHARE = int(os.environ.get("RECORDED_SHARE") or 32)
+SHARE = int(os.environ.get("RECORDED_SHARE") or 64)
 """Of the questions that an older release answers as the newest does, one in so many is asked, others with each seed."""
 OTHER_SHARE = max(1, SHARE // 8)
 """The same of the questions to the newest release, and of those that an older one answers otherwise; `make soak` asks everything."""

@@ -29,7 +29,7 @@ _PODS = (
 _ALL_KINDS = (*KINDS, "Node", "PodDisruptionBudget")
 _KINDS_ALONE = (*_PODS, "Node", "PodDisruptionBudget", "ResourceQuota", "LimitRange", "Service")
 SEED = int(os.environ.get("FAULT_SEED") or 0)
-SHARE = int(os.environ.get("RECORDED_SHARE") or 4)
+SHARE = int(os.environ.get("RECORDED_SHARE") or 8)
 """Of the files with one kind, a line reads one in so many, others with each seed; `make soak` reads all."""
 _LINES = (
     "requests --node vm-4 -f",

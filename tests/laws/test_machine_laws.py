@@ -43,10 +43,10 @@ def test_machines_from_rows_have_no_contradictions(machine: MachineInfo) -> None
 SHAPES = {
     name: one for name, one in catalogue().items() if not one.is_recorded and one.architecture == "amd64"
 }
-FEW_CPUS = 200
+FEW_CPUS = 100
 """A larger machine is written as thousands of files."""
 SEED = int(os.environ.get("FAULT_SEED") or 0)
-SHARE = int(os.environ.get("RECORDED_SHARE") or 3)
+SHARE = int(os.environ.get("RECORDED_SHARE") or 6)
 """Of the larger ones, one in so many is written, others with each seed; `make soak` writes all."""
 
 

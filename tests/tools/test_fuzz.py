@@ -24,7 +24,7 @@ COMMANDS_SEED = 453_043_288
 """Of whole commands, which `make fuzz` tries with other seeds for as long as it is told to."""
 COMMAND_LINES = {*command_targets()}
 COUNT = int(os.environ.get("FUZZ_INPUTS") or 150)
-COUNT_OF_COMMANDS = 4
+COUNT_OF_COMMANDS = 2
 EXTREMES_STEP = 1 if "FUZZ_INPUTS" in os.environ else 1999
 """Of the extreme numbers of a target, one in so many is tried, others with each seed; in `make soak` all."""
 

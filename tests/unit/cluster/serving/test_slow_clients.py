@@ -275,7 +275,7 @@ def test_slow_clients_give_way_to_a_request(
                 ).pause_reading() if "answer" in attack or attack == "socket" else None
                 writer.write(ATTACKS[attack].encode())
                 held.append(writer)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.1)
             for _ in range(2):
                 assert await served.request() == b"HTTP/1.1 200"
             for writer in held:
