@@ -74,6 +74,12 @@ class ModuleWithOptionalPackages(pytest.Module):
             raise
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Collects garbage rarely, whatever the test before has set: what tests read (files, trees, recorded decisions) lasts."""
+    gc.set_threshold(50_000, 20, 20)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None]:
     """Skips a test that imports an optional package while it runs; fails one that leaves the process at another priority.

@@ -102,7 +102,7 @@ class Agent:
         """Whether its container has said so."""
         return (self.started / name).exists()
 
-    def until(self, holds: Callable[[], bool], what: str, interval_s: float = 0.02) -> None:
+    def until(self, holds: Callable[[], bool], what: str, interval_s: float = 0.05) -> None:
         """Waits until something holds."""
         end_s = time.monotonic() + _LIMIT_S
         while not holds():

@@ -93,10 +93,19 @@ class Module:
         """The classes and functions, nested ones after those around them."""
         return tuple(_symbols(self.tree, ""))
 
+    def statements(self) -> Iterator[ast.AST]:
+        """Every statement and what holds statements; expressions, of which there are many more, are left out."""
+        waiting: list[ast.AST] = [self.tree]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+                waiting += getattr(node, part, ())
+
     def imported(self) -> set[str]:
         """The names of modules (and of things in them) that it imports, wherever that stands."""
         texts: set[str] = set()
-        for node in _statements(self.tree):
+        for node in self.statements():
             if isinstance(node, ast.Import):
                 texts.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -105,16 +114,6 @@ class Module:
                 texts.add(node.module)
                 texts.update(f"{node.module}.{alias.name}" for alias in node.names)
         return texts
-
-
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Every statement and what holds statements; expressions, of which there are many more, are left out."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
-            waiting += getattr(node, part, ())
 
 
 def modules(*folders: str) -> tuple[Module, ...]:

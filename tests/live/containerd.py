@@ -180,11 +180,12 @@ class Containerd:
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 words = (place / "cmdline").read_bytes().split(b"\0")
+                if b"containerd-shim" not in words[0] or str(self.socket).encode() not in words:
+                    continue
                 parent = (place / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1]
             except OSError:
                 continue
-            if b"containerd-shim" in words[0] and str(self.socket).encode() in words:
-                commands[int(place.name)], parents[int(place.name)] = words, int(parent)
+            commands[int(place.name)], parents[int(place.name)] = words, int(parent)
         # A shim that starts runc is there twice for a moment.
         return {pid: words for pid, words in commands.items() if parents[pid] not in commands}
 

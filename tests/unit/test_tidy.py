@@ -275,7 +275,7 @@ UNUSED_WORDS = re.compile(
 def prose(path: Path) -> Iterator[tuple[int, str]]:
     """The lines that people read, in a file that has such a word: of a module, docstrings and comments."""
     text = path.read_text("utf-8")
-    if not any(map(UNUSED_WORDS.search, text.splitlines())):
+    if not UNUSED_WORDS.search(text):
         return
     if path.suffix != ".py":
         yield from enumerate(text.splitlines(), 1)
@@ -307,7 +307,7 @@ def test_sentences_are_made_of_words() -> None:
         f"{module.place}: {name}: {line.strip()}"
         for module in WRITTEN
         if IDENTIFIER.search(module.text)
-        for node in ast.walk(module.tree)
+        for node in module.statements()
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         for line in str(node.value.value).splitlines()
         if not re.match(r"\s*(>>>|\.\.\.|# (HELP|TYPE)|Units:|Follows:|Departs:)", line)
