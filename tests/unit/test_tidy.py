@@ -1,6 +1,7 @@
 """The rules of the house that no other tool checks."""
 
 import ast
+import gc
 import inspect
 import io
 import re
@@ -45,6 +46,13 @@ FOREIGN_SECTION = re.compile(
     r"Departure|Note|Notes|Example|Examples|See also):(\s.*)?",
     re.IGNORECASE,
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees_are_set_aside() -> Iterator[None]:
+    """Millions of nodes stay, and would be searched for garbage in the tests that follow."""
+    yield
+    gc.freeze()
 
 
 @cache
