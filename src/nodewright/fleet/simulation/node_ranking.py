@@ -36,7 +36,7 @@ class NodeGroup(msgspec.Struct, gc=False, eq=False):
     free_cpu: int
     free_memory: int
     lowest: int
-    """The number of the first node, when it was asked for last or came since."""
+    """The number of the first node, or of the last one that has left."""
     size: int = 1
     bound: int | None = None
     """No pod has a higher score on the nodes; None: not computed yet."""
@@ -54,7 +54,7 @@ class NodeGroups:
         state_of: Callable[[NodeSlot], tuple[Hashable, ...]] | None,
     ) -> None:
         """``state_of``: what the score depends on, as in `SCORED_STATES`; None: anything, so that no nodes are equal."""
-        self._cluster, self._slots, self._state_of = cluster, cluster.nodes, state_of
+        self._cluster, self.slots, self._state_of = cluster, cluster.nodes, state_of
         self.shares_scores = state_of is not None
         kinds: dict[Hashable, int] = {}
         self._kinds = {
@@ -81,11 +81,6 @@ class NodeGroups:
         """What is known of scores by group in this epoch; rankings of the same key share it and add to it."""
         return self._scores.setdefault(key, [])
 
-    def slot_of(self, group: NodeGroup) -> NodeSlot:
-        """One of the group's nodes, of which there must be some."""
-        lowest = group.lowest
-        return self._slots[lowest if self._group_of[lowest] is group else self.first(group)]
-
     def first(self, group: NodeGroup, excluded: Collection[int] = ()) -> int:
         """The lowest number of a node of a group that is not excluded; `sys.maxsize`: there is none."""
         heap, group_of, skipped = group.heap, self._group_of, list[int]()
@@ -100,8 +95,6 @@ class NodeGroups:
             else:
                 break
         first = heap[0] if heap else sys.maxsize
-        if not skipped:
-            group.lowest = first
         for node in skipped:
             heappush(heap, node)
         return first
@@ -116,7 +109,7 @@ class NodeGroups:
                 self._begin_epoch()
 
     def _move(self, nodes: Iterable[int]) -> None:
-        slots, kinds, state_of = self._slots, self._kinds, self._state_of
+        slots, kinds, state_of = self.slots, self._kinds, self._state_of
         group_of, by_state = self._group_of, self._by_state
         for node in nodes:
             kind = kinds.get(node)
@@ -137,6 +130,8 @@ class NodeGroups:
             group_of[node] = group
             if before is not None:
                 before.size -= 1
+                if before.lowest == node and before.size:
+                    before.lowest = self.first(before)
 
     def _add(self, node: int, group: NodeGroup) -> None:
         group.size += 1
@@ -212,7 +207,7 @@ class NodeRanking:
     def _computed_score(self, group: NodeGroup) -> int:
         score = self._scores[group.number]
         if score == _UNKNOWN:
-            score = self._scores[group.number] = self._score(self._template, self._groups.slot_of(group))
+            score = self._scores[group.number] = self._score(self._template, self._groups.slots[group.lowest])
         return score
 
     def update(self) -> None:
@@ -235,7 +230,7 @@ class NodeRanking:
     def _rank(self, groups: Iterable[NodeGroup]) -> None:
         """Adds entries of groups that have changed: what is usual is inlined, because this is the hottest loop."""
         scores, entry_nodes, heap, deferred = self._scores, self._entry_nodes, self._heap, self._deferred
-        template, width, slot_of = self._template, self._width, self._groups.slot_of
+        template, width, slots = self._template, self._width, self._groups.slots
         score_of, bound_of = self._score, self._bound_of
         cpu, memory, needs_more = (
             template.filter_cpu,
@@ -251,7 +246,7 @@ class NodeRanking:
             if (
                 cpu > group.free_cpu
                 or memory > group.free_memory
-                or (needs_more and not fits_resources(template, slot_of(group)))
+                or (needs_more and not fits_resources(template, slots[lowest]))
             ):
                 entry_nodes[number] = _NO_NODE
                 continue
@@ -259,13 +254,13 @@ class NodeRanking:
             if score == _UNKNOWN:
                 bound = group.bound
                 if bound is None:
-                    bound = group.bound = bound_of(slot_of(group))
+                    bound = group.bound = bound_of(slots[lowest])
                 rank = lowest - bound * width
                 if rank > top:
                     entry_nodes[number] = lowest
                     heappush(deferred, rank << _GROUP_BITS | number)
                     continue
-                score = scores[number] = score_of(template, slot_of(group))
+                score = scores[number] = score_of(template, slots[lowest])
             entry_nodes[number], rank = lowest, lowest - score * width
             # One integer orders groups by score and then by their first nodes: cheaper to compare than a tuple.
             heappush(heap, rank << _GROUP_BITS | number)
@@ -291,7 +286,6 @@ class NodeRanking:
     def _valid_top(self, heap: list[int]) -> int | None:
         """The top entry, after outdated ones are corrected or removed; None: there is none."""
         entry_nodes, groups, width = self._entry_nodes, self._groups.all, self._width
-        first_of = self._groups.first
         while heap:
             entry = heap[0]
             number, rank = entry & _GROUP_MASK, entry >> _GROUP_BITS
@@ -302,7 +296,7 @@ class NodeRanking:
                 heappop(heap)
                 entry_nodes[number] = width
             else:
-                first = group.lowest if group.heap is None else first_of(group)
+                first = group.lowest
                 if first == node:
                     return entry
                 entry_nodes[number] = first
