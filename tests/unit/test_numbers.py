@@ -24,10 +24,17 @@ from nodewright.documents.formats.decode import (
     table_lines,
     type_faults,
 )
+from nodewright.documents.output.command_line import FiniteRange, IntegerRange
 from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
+from nodewright.documents.profiles.planned_objects import number_of
+from nodewright.documents.profiles.usage_history import _moment_ns
+from nodewright.model.errors import InputError
+from nodewright.predict.policy_registry import chosen_predictor
 
 EXTREMES = (0, -1, 2**31, 2**63, 10**18, 10**400, int("9" * 4000), float("nan"), float("inf"), "", "9" * 30)
 MAX_OPTION = 2**63 - 1
+ODD_DIGITS = ("1_0", " 1", "1\n", "\u0661", "\uff11")
+"""What Python alone takes as a number."""
 
 
 OPTIONS = {
@@ -43,14 +50,28 @@ OPTIONS = {
 def test_an_option_that_is_a_number_has_bounds(name: str) -> None:
     kind = OPTIONS[name].type
     convert: Any = kind.convert
-    assert isinstance(kind, click.IntRange | click.FloatRange), "use click.IntRange(min, max)"
+    assert isinstance(kind, IntegerRange | FiniteRange), "use IntegerRange(min, max)"
     assert kind.min is not None
     assert kind.max is not None
     assert -MAX_OPTION - 1 <= kind.min <= kind.max <= MAX_OPTION
     assert not kind.clamp
-    for text in ("1e400", "nan", "inf", "-inf", "", "9" * 4000, "9" * 5000, str(2**64)):
+    for text in ("1e400", "nan", "inf", "-inf", "", "9" * 4000, "9" * 5000, str(2**64), *ODD_DIGITS):
         with pytest.raises(click.BadParameter):
             convert(text, None, None)
+
+
+def test_digits_of_an_option_are_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ODD_DIGITS:
+        assert run(["fleet", "generate", "out", "--nodes", text]) == USAGE
+        rule = "is not a number: write digits 0 to 9, without spaces and underscores."
+        assert f"Invalid value for '--nodes': {text!r} {rule}" in capsys.readouterr().err
+        assert run(["admit", "--request-timeout", text]) == USAGE
+        assert "Invalid value for '--request-timeout': " in capsys.readouterr().err
+        assert number_of(text) is None
+        with pytest.raises(InputError, match="must be NAME or NAME:PERCENT"):
+            chosen_predictor(f"machine-peak:{text}", "--policy")
+        with pytest.raises(ValueError, match="must be seconds or a timestamp"):
+            _moment_ns(text.strip().replace("1", "\u0661"))
 
 
 EXTREME_TEXTS = (

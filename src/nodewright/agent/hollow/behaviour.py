@@ -251,7 +251,7 @@ def _kwok_delay(stage: PodStage, pod: Pod, draw: random.Random) -> int | None:
 
 
 def _weight(text: str) -> int:
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise ValueError("must be a number")
     return min(saturated_int(text), MAX_WEIGHT)
 
@@ -329,7 +329,7 @@ def _text(text: str, draw: random.Random) -> str:
 
 def _code(text: str, draw: random.Random) -> int:
     del draw
-    if not text.isdecimal() or saturated_int(text) > 255:
+    if not (text.isascii() and text.isdecimal()) or saturated_int(text) > 255:
         raise ValueError("must be a number from 0 to 255")
     return int(text)
 

@@ -23,7 +23,7 @@ from nodewright.cli.fleet.fleet_options import (
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.documents.files.file_store import write_output
-from nodewright.documents.output.command_line import FiniteRange, option, with_options
+from nodewright.documents.output.command_line import FiniteRange, IntegerRange, option, with_options
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import (
     NO,
@@ -76,9 +76,9 @@ from nodewright.predict.python_sources import load_pods
 
 
 @click.command("generate")
-@option("--seed", "The same seed gives the same files.", type=click.IntRange(-(2**63), 2**63 - 1), default=1)
-@option("--nodes", "Number of nodes.", default=100, type=click.IntRange(1, 10_000_000))
-@option("--pods", "Number of pods.", default=10_000, type=click.IntRange(0, 100_000_000))
+@option("--seed", "The same seed gives the same files.", type=IntegerRange(-(2**63), 2**63 - 1), default=1)
+@option("--nodes", "Number of nodes.", default=100, type=IntegerRange(1, 10_000_000))
+@option("--pods", "Number of pods.", default=10_000, type=IntegerRange(0, 100_000_000))
 @option(
     "--load",
     "Average share of all CPUs that pods request in the steady state.",
@@ -173,7 +173,7 @@ _RUN_OPTIONS = (
     option(
         "--workers",
         "Number of combinations of a sweep, or shards, that run in parallel.",
-        type=click.IntRange(1, 1024),
+        type=IntegerRange(1, 1024),
         default=1,
     ),
     option(

@@ -12,7 +12,7 @@ from nodewright.cli.options import output_option
 from nodewright.cli.workload_input import nothing_found
 from nodewright.documents.formats.claim_objects import joined_claims
 from nodewright.documents.formats.manifests import ManifestLoader
-from nodewright.documents.output.command_line import option
+from nodewright.documents.output.command_line import IntegerRange, option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_line, print_text
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
@@ -154,7 +154,7 @@ _PLACED = (PodOutcome.RUNNING, PodOutcome.ENDED)
 @partial(cluster_options, whole={"nodes": ("nodes",), "pods": ("pods",)}, is_cluster_wide=True)
 @fleet_node_query_options
 @option("--exact", "Compute a tighter lower bound with HiGHS (extra: exact).")
-@option("--most", "Maximum number of nodes of a kind.", type=click.IntRange(1, 1_000_000), default=1000)
+@option("--most", "Maximum number of nodes of a kind.", type=IntegerRange(1, 1_000_000), default=1000)
 @option(
     "--scores",
     "Scoring strategy of the scheduler.",
