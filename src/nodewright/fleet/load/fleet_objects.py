@@ -184,6 +184,7 @@ class FleetObjects:
                         owner_kind=owner.kind, owner_name=owner.name, is_daemon=owner.kind == DAEMON_SET[1]
                     ),
                     is_from_template=True,
+                    node="" if created.kind == "DaemonSet" else created.pod.spec.node_name,
                     count=None if created.kind == "DaemonSet" else replicas,
                 )
             )
