@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.fleet.fleet_options import NO_POD, FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
-from nodewright.cli.workload_input import nothing_found
+from nodewright.cli.workload_input import nothing_found, print_skipped
 from nodewright.documents.formats.claim_objects import joined_claims
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.output.command_line import IntegerRange, option
@@ -84,7 +84,8 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
     add_sources(loading, (filename,))
     given = loading.result()
     if not given.workloads:
-        raise nothing_found("pods", {})
+        print_skipped(given.skipped)
+        raise nothing_found("pods", given.skipped)
     capacities: list[tuple[SweepPoint, Pod, tuple[ShapeCapacity, ...], tuple[str, ...]]] = []
     interrupted_s: float | None = None
     base, progress = fleet.files.node_defaults.configuration, RunProgress()

@@ -19,6 +19,7 @@ from nodewright.documents.formats.documents import (
     PATCH_FILES,
     STDIN,
     InputFile,
+    found_instead,
     named_files,
     patch_files,
     read_file,
@@ -402,11 +403,13 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
     for objects in (nodes, both, pods):
         faults += [*objects.faults, *objects.manifests.faults]
     nothing_found = [] if tables else list(_nothing_found(files, pods, both))
+    kinds = nodes.kinds() + both.kinds()
     joined = _joined(both, pods)
     if not faults:
         faults += [*_node_name_faults(entries), *_duplicate_pods(joined.pods)]
     if not entries and not faults:
-        faults.append(Fault(rule="no nodes found"))
+        expected = "; nodes are objects of kind Node, or rows of a table (.csv)" if kinds else ""
+        faults.append(Fault(rule=f"no nodes found{found_instead(kinds)}{expected}"))
     if faults or nothing_found:
         raise InputError(faults or nothing_found)
     return FleetInput(
@@ -468,7 +471,7 @@ def _nothing_found(files: FleetFiles, pods: FleetObjects, both: FleetObjects) ->
         manifests = objects.manifests
         has_pods = objects.pods or objects.ended_pods or manifests.workloads or manifests.waiting
         if names and not (nodes or has_pods):
-            yield Fault(rule=f"no {kinds} found", source=", ".join(names))
+            yield Fault(rule=f"no {kinds} found{found_instead(objects.kinds())}", source=", ".join(names))
 
 
 def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:

@@ -1,6 +1,7 @@
 """Reads nodes and pods of a fleet from manifests, or from the output of `kubectl get nodes,pods -A -o json`."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -106,6 +107,17 @@ class FleetObjects:
 
     def __post_init__(self) -> None:
         self.manifests = ManifestLoader(self.namespace, self.max_bytes, applies_quotas=False)
+
+    def kinds(self) -> Counter[str]:
+        """How many objects of each kind there are, those included that are ignored."""
+        workloads = self.manifests.workloads
+        return Counter(
+            {
+                **self.manifests.skipped,
+                **Counter(workloads[pod.template].workload.kind for pod in self.pods),
+                **({"Node": len(self.nodes)} if self.nodes else {}),
+            }
+        )
 
     def read_file(self, file: InputFile) -> None:
         """Reads the objects of a file, and collects their faults."""
