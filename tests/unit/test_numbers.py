@@ -74,6 +74,28 @@ def test_digits_of_an_option_are_plain(capsys: pytest.CaptureFixture[str]) -> No
             _moment_ns(text.strip().replace("1", "\u0661"))
 
 
+@pytest.mark.parametrize("text", ["1e30", "-1e30", "1e400", "Mi", "."])
+def test_an_amount_that_counts_as_0_in_kubernetes_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, usage = tmp_path / "usage.csv", tmp_path / "usage.json"
+    table.write_text(f"pod,memory\nshop/web,{text}\n")
+    spec = {"capacity": {"pid.available": text}}
+    usage.write_text(json.dumps({"apiVersion": "nodewright.dev/v1alpha1", "kind": "NodeUsage", "spec": spec}))
+    evict = ["evict", "--node", "examples/eviction/node.yaml"]
+    timeline = [*evict, "--usage", "examples/eviction/summary.json", "--timeline", "--growth"]
+    for words in (
+        [*evict, "--available", f"memory.available={text}"],
+        [*timeline, f"shop/web={text}/s"],
+        ["admit", "--shape", "1x1x1x1", "--memory", text],
+        ["requests", "--memory-capacity", text, "examples/admission/pods.yaml"],
+        *([*evict, "--usage", str(path)] for path in (table, usage) if "e" in text),
+    ):
+        assert run(words) in (USAGE, ERROR), words
+        error = capsys.readouterr().err
+        assert f"must be at most {MAX_OPTION}" in error or "must" in error or "unable to parse" in error
+
+
 EXTREME_TEXTS = (
     "0",
     "-1",

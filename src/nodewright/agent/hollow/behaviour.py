@@ -13,7 +13,7 @@ from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.values.duration import Duration, DurationError
 from nodewright.model.values.golang import saturated_int
-from nodewright.model.values.quantity import Quantity, QuantityError
+from nodewright.model.values.quantity import QuantityError, whole_amount
 
 PREFIX = "nodewright.dev/"
 """Annotations are `nodewright.dev/NAME` for all containers of the pod, or `nodewright.dev/NAME.CONTAINER` for one."""
@@ -296,7 +296,7 @@ def _span(text: str, draw: random.Random) -> int:
 
 
 def _amount(text: str) -> int:
-    amount = Quantity.parse(text.strip()).value()
+    amount = whole_amount(text.strip())
     if not 0 <= amount <= _MAX_BYTES:
         raise ValueError("must be an amount of bytes such as 512Mi")
     return amount
