@@ -79,8 +79,7 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
     and says so. ResourceQuotas do not count: see `nodewright quota`. Exit code 3 if no pod fits, or if Ctrl-C ended
     the count early.
     """
-    fleet = query.load()
-    loading = ManifestLoader(query.namespace)
+    fleet, loading = query.load(), ManifestLoader(query.namespace)
     add_sources(loading, (filename,))
     given = loading.result()
     if not given.workloads:

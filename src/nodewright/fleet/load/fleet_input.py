@@ -403,13 +403,11 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
     for objects in (nodes, both, pods):
         faults += [*objects.faults, *objects.manifests.faults]
     nothing_found = [] if tables else list(_nothing_found(files, pods, both))
-    kinds = nodes.kinds() + both.kinds()
+    if not entries and not faults:
+        faults.append(_no_nodes(nodes.kinds() + both.kinds()))
     joined = _joined(both, pods)
     if not faults:
         faults += [*_node_name_faults(entries), *_duplicate_pods(joined.pods)]
-    if not entries and not faults:
-        expected = "; nodes are objects of kind Node, or rows of a table (.csv)" if kinds else ""
-        faults.append(Fault(rule=f"no nodes found{found_instead(kinds)}{expected}"))
     if faults or nothing_found:
         raise InputError(faults or nothing_found)
     return FleetInput(
@@ -462,6 +460,11 @@ def _name_with_offset(name: str, by: int) -> str:
     """The name with its number increased."""
     stem, _, first = name.rpartition("-")
     return f"{stem}-{int(first) + by}" if by else name
+
+
+def _no_nodes(kinds: Mapping[str, int]) -> Fault:
+    expected = "; nodes are objects of kind Node, or rows of a table (.csv)" if kinds else ""
+    return Fault(rule=f"no nodes found{found_instead(kinds)}{expected}")
 
 
 def _nothing_found(files: FleetFiles, pods: FleetObjects, both: FleetObjects) -> Iterator[Fault]:

@@ -121,9 +121,9 @@ def observation_time_s(observation: ScenarioObservation, before_s: float) -> flo
 
 
 def observation_event(
-    state: NodeState, observation: ScenarioObservation, clock_s: float, path: str
+    state: NodeState, observation: ScenarioObservation, clock_s: float, number: int
 ) -> ConditionsObserved | UsageObserved:
-    """The observation at this path of a document as an event of this node.
+    """The observation of the event with this number as an event of this node.
 
     Units:  clock_s in seconds since the beginning.
     Errors: InputError for available amounts that exceed their capacity, or whose capacity is unknown.
@@ -132,6 +132,7 @@ def observation_event(
         return ConditionsObserved(
             tuple(condition for condition in NodeCondition if condition in observation.conditions)
         )
+    path = f"spec.events[{number}].observe"
     return UsageObserved(
         usage=None
         if observation.failed
@@ -165,8 +166,7 @@ def replay(
             result, pending = restart_step(state, event.restart, pending)
         elif event.observe is not None:
             clock_s = observation_time_s(event.observe, clock_s)
-            path = f"spec.events[{number}].observe"
-            result = step(state, observation_event(state, event.observe, clock_s, path))
+            result = step(state, observation_event(state, event.observe, clock_s, number))
         elif event.devices is not None:
             result = step(state, _devices_observed(event.devices))
         else:
