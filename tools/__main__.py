@@ -20,6 +20,8 @@ class Tool(NamedTuple):
     as_root: bool = False
     arguments: tuple[str, ...] = ()
     """Those before the ones of the command line."""
+    takes: str = ""
+    """The arguments of the command line; those in brackets may be absent."""
 
 
 TOOLS = {
@@ -27,9 +29,9 @@ TOOLS = {
         "regenerate:main", "write all that is generated: guide, shots, reference, schemas, golden files"
     ),
     "guide": Tool(
-        "consoles:refresh_guide", "write what commands print now into README.md and docs/ [FILE...]"
+        "consoles:refresh_guide", "write what commands print now into README.md and docs/", takes="[FILE...]"
     ),
-    "shots": Tool("shots:main", "write what every command prints into docs/shots/ [NAME...]"),
+    "shots": Tool("shots:main", "write what every command prints into docs/shots/", takes="[NAME...]"),
     "dashboard-shots": Tool("dashboard_shots:main", "draw the dashboard into docs/shots/, with Chromium"),
     "reference": Tool(
         "reference:write_reference", "write docs/reference/: departures, profiles, lint rules, schemas"
@@ -46,15 +48,18 @@ TOOLS = {
         "rm -rf .venv build .coverage .mypy_cache .ruff_cache .hypothesis .benchmarks",
         "remove all that is not kept",
     ),
-    "size": Tool("size:main", "modules, lines, arrows, circles and start-up [--base REV] [--no-times]"),
+    "size": Tool(
+        "size:main", "modules, lines, arrows, circles and start-up", takes="[--base=REV] [--no-times]"
+    ),
     "release-diff": Tool(
         "release_diff:main",
-        "what a new Kubernetes release changes of the files that docstrings follow: OLD NEW",
+        "what a new Kubernetes release changes of the files that docstrings follow",
+        takes="OLD NEW",
     ),
-    "pyz": Tool("pyz:main", "write build/nodewright.pyz, a single file, and time its start: WHEEL"),
-    "deb": Tool("deb:main", "write the packages for Debian into build/deb: WHEEL"),
-    "image": Tool("image:main", "write the OCI image and its SBOM into build/image: WHEEL"),
-    "krew": Tool("release:write_krew_plugin", "write the krew plugin of this version: URL"),
+    "pyz": Tool("pyz:main", "write build/nodewright.pyz, a single file, and time its start", takes="WHEEL"),
+    "deb": Tool("deb:main", "write the packages for Debian into build/deb", takes="WHEEL"),
+    "image": Tool("image:main", "write the OCI image and its SBOM into build/image", takes="WHEEL"),
+    "krew": Tool("release:write_krew_plugin", "write the krew plugin of this version", takes="URL"),
     "live-packages": Tool(
         "make live-packages", "install what live tests and demonstrations need, on Debian", as_root=True
     ),
@@ -67,14 +72,18 @@ TOOLS = {
     "demo-cluster": Tool("demo_cluster:main", "show the agent as a node of a cluster", as_root=True),
     "benchmarks": Tool("benchmarks:main", "write docs/benchmarks.md from the figures of `make bench`"),
     "bench-compare": Tool(
-        "bench_compare:main", "compare the benchmarks with those of the last release, or of [COMMIT]"
+        "bench_compare:main",
+        "compare the benchmarks with those of the last release, or of a commit",
+        takes="[COMMIT]",
     ),
-    "bench-fleet": Tool("fleet_cost:main", "measure what fleets cost [series|million|sweep|draw]"),
+    "bench-fleet": Tool("fleet_cost:main", "measure what fleets cost", takes="[series|million|sweep|draw]"),
     "bench-growth": Tool(
         "fleet_cost:measure_growth", "measure how the cost of decisions grows with their input"
     ),
     "growth": Tool(
-        "growth:main", "measure how the cost of every command grows with its input [COMMAND|DIMENSION...]"
+        "growth:main",
+        "measure how the cost of every command grows with its input",
+        takes="[COMMAND|DIMENSION...]",
     ),
     "bench-scheduling": Tool("scheduling_bench:main", "compare kube-scheduler with and without the extender"),
     "extender-load": Tool("extender_load:main", "load the extender: 5,000 nodes, 100 pods a second"),
@@ -86,7 +95,7 @@ TOOLS = {
         "agent_figures:measure_processes", "measure how fast plain processes start", as_root=True
     ),
     "containers": Tool(
-        "containers:main", "measure the agent with containerd: measure|soak|evictions", as_root=True
+        "containers:main", "measure the agent with containerd", as_root=True, takes="[measure|soak|evictions]"
     ),
     "pressure": Tool("pressure:main", "race the agent with pods that grow", as_root=True),
     "joined": Tool("joined:measure_joined", "measure the joined agent beside the real kubelet", as_root=True),
@@ -95,7 +104,7 @@ TOOLS = {
         "joined:measure_streams", "measure kubectl logs, exec and cp beside the kubelet", as_root=True
     ),
     "node-conformance": Tool(
-        "node_conformance:main", "write the page of the conformance suite: OURS [KUBELET]"
+        "node_conformance:main", "write the page of the conformance suite", takes="OURS [KUBELET]"
     ),
     "fuzz": Tool("fuzz:main", "damage the input of every reader; `make fuzz`"),
     "soak": Tool("soak:main", "run everything slow with very many examples; `make soak`"),
@@ -111,8 +120,8 @@ def main(arguments: list[str]) -> int:
     name, *others = arguments
     tool = TOOLS[name]
     others = [*tool.arguments, *others]
-    if fault := argument_fault(tool.about, others):
-        print(f"error: {name}: {fault}; it takes: {tool.about}", file=sys.stderr)
+    if fault := argument_fault(tool.takes, others):
+        print(f"error: {name}: {fault}; it takes: {tool.takes}", file=sys.stderr)
         return 2
     module, separator, function = tool.place.partition(":")
     if not separator:
@@ -128,30 +137,29 @@ def main(arguments: list[str]) -> int:
 
 
 _FILES = {"WHEEL", "FILE", "OURS", "KUBELET"}
-"""The words of `Tool.about` that stand for what has to exist."""
+"""The words of `Tool.takes` that stand for what has to exist."""
 
 
-def argument_fault(about: str, arguments: Sequence[str]) -> str:
-    """What is wrong with the arguments by the text about the tool; "" for nothing.
+def argument_fault(takes: str, arguments: Sequence[str]) -> str:
+    """What is wrong with the arguments of a tool that takes these; "" for nothing.
 
     Options are left to the tool.
 
-    >>> argument_fault("write build/nodewright.pyz: WHEEL", [])
-    'WHEEL is missing'
+    >>> argument_fault("OURS [KUBELET]", [])
+    'OURS is missing'
     """
-    given = [argument for argument in arguments if not argument.startswith("-")]
-    needed = re.findall(r"(?<![\[\w])[A-Z]{3,}", about.partition(": ")[2])
-    names = [*needed] or re.findall(r"(?<=\[)[A-Z]{3,}(?=[.\]])", about)
+    given, words = [argument for argument in arguments if not argument.startswith("-")], takes.split()
+    needed = [word for word in words if not word.startswith("[")]
     if len(given) < len(needed) and given == [*arguments]:
         return f"{needed[len(given)]} is missing"
-    for argument, name in zip(given, names, strict=False):
+    for argument, word in zip(given, words, strict=False):
+        name = word.strip("[.]")
         if name in _FILES and not os.path.exists(argument):  # noqa: PTH110 - text of a command line
             return f"{name}: no such file: {argument}"
         if name == "WHEEL" and not re.fullmatch(r"\w+-.+\.whl", os.path.basename(argument)):  # noqa: PTH119 - as above
             return f"WHEEL: not the name of a wheel: {argument}"
-    choices = re.search(r"[a-z]+(?:\|[a-z]+)+", about)
-    if choices and given and given[0] not in choices[0].split("|"):
-        return f"unknown: {given[0]}"
+        if "|" in name and name.islower() and argument not in name.split("|"):
+            return f"unknown: {argument}"
     return ""
 
 
@@ -159,7 +167,8 @@ def listing() -> str:
     """The names, what each does, and which need root."""
     width = max(map(len, TOOLS))
     return "\n".join(
-        f"{name:<{width}}  {tool.about}{' (root)' if tool.as_root else ''}" for name, tool in TOOLS.items()
+        f"{name:<{width}}  {tool.about}{' (root)' if tool.as_root else ''} {tool.takes}".rstrip()
+        for name, tool in TOOLS.items()
     )
 
 

@@ -64,7 +64,7 @@ def test_arguments_that_a_tool_cannot_use_are_named(
 
 
 def test_no_argument_is_refused_where_none_is_needed() -> None:
-    assert [name for name, tool in TOOLS.items() if argument_fault(tool.about, tool.arguments)] == [
+    assert [name for name, tool in TOOLS.items() if argument_fault(tool.takes, tool.arguments)] == [
         "release-diff",
         "pyz",
         "deb",
@@ -72,4 +72,4 @@ def test_no_argument_is_refused_where_none_is_needed() -> None:
         "krew",
         "node-conformance",
     ]
-    assert argument_fault(TOOLS["release-diff"].about, ["-h"]) == ""
+    assert argument_fault(TOOLS["release-diff"].takes, ["-h"]) == ""

@@ -24,10 +24,17 @@ from nodewright.documents.formats.decode import (
     table_lines,
     type_faults,
 )
+from nodewright.documents.output.command_line import FiniteRange, IntegerRange
 from nodewright.documents.output.terminal import ERROR, NO, USAGE, YES
+from nodewright.documents.profiles.planned_objects import number_of
+from nodewright.documents.profiles.usage_history import _moment_ns
+from nodewright.model.errors import InputError
+from nodewright.predict.policy_registry import chosen_predictor
 
 EXTREMES = (0, -1, 2**31, 2**63, 10**18, 10**400, int("9" * 4000), float("nan"), float("inf"), "", "9" * 30)
 MAX_OPTION = 2**63 - 1
+ODD_DIGITS = ("1_0", " 1", "1\n", "\u0661", "\uff11")
+"""What Python alone takes as a number."""
 
 
 OPTIONS = {
@@ -43,14 +50,50 @@ OPTIONS = {
 def test_an_option_that_is_a_number_has_bounds(name: str) -> None:
     kind = OPTIONS[name].type
     convert: Any = kind.convert
-    assert isinstance(kind, click.IntRange | click.FloatRange), "use click.IntRange(min, max)"
+    assert isinstance(kind, IntegerRange | FiniteRange), "use IntegerRange(min, max)"
     assert kind.min is not None
     assert kind.max is not None
     assert -MAX_OPTION - 1 <= kind.min <= kind.max <= MAX_OPTION
     assert not kind.clamp
-    for text in ("1e400", "nan", "inf", "-inf", "", "9" * 4000, "9" * 5000, str(2**64)):
+    for text in ("1e400", "nan", "inf", "-inf", "", "9" * 4000, "9" * 5000, str(2**64), *ODD_DIGITS):
         with pytest.raises(click.BadParameter):
             convert(text, None, None)
+
+
+def test_digits_of_an_option_are_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ODD_DIGITS:
+        assert run(["fleet", "generate", "out", "--nodes", text]) == USAGE
+        rule = "is not a number: write digits 0 to 9, without spaces and underscores."
+        assert f"Invalid value for '--nodes': {text!r} {rule}" in capsys.readouterr().err
+        assert run(["admit", "--request-timeout", text]) == USAGE
+        assert "Invalid value for '--request-timeout': " in capsys.readouterr().err
+        assert number_of(text) is None
+        with pytest.raises(InputError, match="must be NAME or NAME:PERCENT"):
+            chosen_predictor(f"machine-peak:{text}", "--policy")
+        with pytest.raises(ValueError, match="must be seconds or a timestamp"):
+            _moment_ns(text.strip().replace("1", "\u0661"))
+
+
+@pytest.mark.parametrize("text", ["1e30", "-1e30", "1e400", "Mi", "."])
+def test_an_amount_that_counts_as_0_in_kubernetes_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, usage = tmp_path / "usage.csv", tmp_path / "usage.json"
+    table.write_text(f"pod,memory\nshop/web,{text}\n")
+    spec = {"capacity": {"pid.available": text}}
+    usage.write_text(json.dumps({"apiVersion": "nodewright.dev/v1alpha1", "kind": "NodeUsage", "spec": spec}))
+    evict = ["evict", "--node", "examples/eviction/node.yaml"]
+    timeline = [*evict, "--usage", "examples/eviction/summary.json", "--timeline", "--growth"]
+    for words in (
+        [*evict, "--available", f"memory.available={text}"],
+        [*timeline, f"shop/web={text}/s"],
+        ["admit", "--shape", "1x1x1x1", "--memory", text],
+        ["requests", "--memory-capacity", text, "examples/admission/pods.yaml"],
+        *([*evict, "--usage", str(path)] for path in (table, usage) if "e" in text),
+    ):
+        assert run(words) in (USAGE, ERROR), words
+        error = capsys.readouterr().err
+        assert f"must be at most {MAX_OPTION}" in error or "must" in error or "unable to parse" in error
 
 
 EXTREME_TEXTS = (

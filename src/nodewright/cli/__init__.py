@@ -40,9 +40,12 @@ def main() -> None:
 
 def complete() -> None:
     """Prints completion candidates, in the format that kubectl expects from `kubectl_complete-nodewright`."""
-    from nodewright.cli.complete import main as print_completions  # noqa: PLC0415 - start-up time
+    try:
+        from nodewright.cli.complete import main as print_completions  # noqa: PLC0415 - start-up time
 
-    print_completions()
+        print_completions()
+    except KeyboardInterrupt:  # as in `main`
+        sys.exit(_INTERRUPTED)
 
 
 def _prog_name() -> str:

@@ -22,7 +22,7 @@ from nodewright.cli.node_query import (
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.documents.formats.workloads import LoadedWorkloads, Workload
-from nodewright.documents.output.command_line import option
+from nodewright.documents.output.command_line import IntegerRange, option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_message, print_text, terminal_columns
 from nodewright.engine.admission.admission_plugins import without_cluster_fields
@@ -139,7 +139,7 @@ _MAX_EXPLAINED = 500
 @option(
     "--budget",
     "Maximum number of decisions in the search for changes that let a pod in. Of a pod with many containers, one counts as several.",
-    type=click.IntRange(0, 2**31 - 1),
+    type=IntegerRange(0, 2**31 - 1),
     default=BUDGET,
 )
 @options.output_file_option(

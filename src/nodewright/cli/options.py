@@ -14,7 +14,7 @@ from nodewright.documents.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.documents.output.command_line import Command, as_struct, option, with_options
 from nodewright.documents.output.terminal import YES, ColourMode, print_message, set_colour_mode
 from nodewright.model.errors import InputError
-from nodewright.model.values.quantity import Quantity, QuantityError
+from nodewright.model.values.quantity import QuantityError, whole_amount
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,7 @@ def size_in_bytes(context: click.Context, option: click.Parameter, text: str | N
     if text is None:
         return None
     try:
-        size = Quantity.parse(text).value()
+        size = whole_amount(text)
     except QuantityError as error:
         raise click.BadParameter(str(error), context, option) from None
     if size < 0:

@@ -23,6 +23,7 @@ from nodewright.documents.profiles.profile_yaml import object_document, profile_
 from nodewright.documents.profiles.scenario_files import journal_header
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
+from nodewright.model.values.golang import parse_int
 from nodewright.predict.replay.scenario_journal import JournalFile, journal_file, journal_head
 from nodewright.version import __version__
 
@@ -43,7 +44,7 @@ def page_origin() -> PageOrigin:
     words = click.get_current_context().find_root().obj or ()
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     try:
-        date = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+        date = datetime.fromtimestamp(parse_int(epoch), UTC) if epoch else datetime.now(UTC)
     except (ValueError, OverflowError, OSError):
         rule = "must be seconds since 1970"
         raise InputError([Fault(source="SOURCE_DATE_EPOCH", value=epoch, rule=rule)]) from None

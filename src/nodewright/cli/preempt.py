@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.node_query import after_scheduling, asked_scheduler, exit_code, load_query, print_report
-from nodewright.documents.output.command_line import option
+from nodewright.documents.output.command_line import IntegerRange, option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO
 from nodewright.engine.core.preemption.optimal import (
@@ -36,7 +36,7 @@ from nodewright.predict.node_report.report_parts import node_of_report
 @option(
     "--budget",
     "With --optimal: maximum number of steps in the search for a proof.",
-    type=click.IntRange(0, 2**31 - 1),
+    type=IntegerRange(0, 2**31 - 1),
     default=BUDGET,
 )
 @options.output_option("json", "yaml", "wide", "name")

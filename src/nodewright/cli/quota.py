@@ -26,7 +26,7 @@ from nodewright.documents.formats.inventory import (
     load_inventory,
     without_duplicates,
 )
-from nodewright.documents.output.command_line import option
+from nodewright.documents.output.command_line import IntegerRange, option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_text, print_workflow_commands
 from nodewright.engine.admission.api_server.expansion import ExpansionOptions
@@ -53,7 +53,7 @@ from nodewright.version import __version__
 @option(
     "--nodes",
     "Number of nodes that run the pods of each DaemonSet.",
-    type=click.IntRange(0, 100_000),
+    type=IntegerRange(0, 100_000),
     default=1,
 )
 @option("--surge", "Count the surge pods of a simultaneous rolling update of all workloads.")

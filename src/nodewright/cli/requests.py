@@ -17,7 +17,7 @@ from nodewright.engine.core.requests.resource_breakdown import AlikeBreakdowns
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.releases.feature_gates import default_gates
 from nodewright.model.releases.release_table import NEWEST
-from nodewright.model.values.quantity import Quantity, QuantityError
+from nodewright.model.values.quantity import QuantityError, whole_amount
 from nodewright.predict.admit.requests_report import (
     RequestsEntry,
     RequestsReport,
@@ -132,6 +132,6 @@ def _memory(amount: str | None, node: str | None) -> tuple[int, str, str]:
 
 def _parsed(amount: str) -> int:
     try:
-        return Quantity.parse(amount).value()
+        return whole_amount(amount)
     except QuantityError as error:
         raise InputError([Fault(source="--memory-capacity", value=amount, rule=str(error))]) from error

@@ -17,7 +17,7 @@ from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.printable import counted
-from nodewright.model.values.quantity import Quantity, QuantityError
+from nodewright.model.values.quantity import QuantityError, whole_amount
 from nodewright.predict.evict.node_usage import FILESYSTEMS, NodeWithUsage, usage_of_node
 from nodewright.predict.node import Node
 
@@ -39,15 +39,15 @@ def _available_amounts(
     for text in texts:
         name, _, quantity = text.partition("=")
         try:
-            amount = Quantity.parse(quantity)
+            amount = whole_amount(quantity)
         except QuantityError as error:
             raise click.BadParameter(f"{text}: {error}", context, option) from None
         if name not in set(Signal):
             signals = ", ".join(Signal)
             raise click.BadParameter(f"{name!r} is not a signal; signals are {signals}", context, option)
-        if amount.sign() < 0:
+        if amount < 0:
             raise click.BadParameter(f"{text}: must not be negative", context, option)
-        amounts[Signal(name)] = amount.value()
+        amounts[Signal(name)] = amount
     return amounts
 
 

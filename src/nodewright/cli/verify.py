@@ -12,7 +12,7 @@ import msgspec
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import open_output_text
 from nodewright.cli.workload_input import ProgressLine
-from nodewright.documents.output.command_line import option
+from nodewright.documents.output.command_line import IntegerRange, option
 from nodewright.documents.output.json_yaml import as_json
 from nodewright.documents.output.terminal import ERROR, YES, print_message, print_text
 from nodewright.model.errors import Fault, InputError
@@ -50,11 +50,11 @@ _INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 @option(
     "--show N",
     "Show the first N mismatches.",
-    type=click.IntRange(0, 2**31 - 1),
+    type=IntegerRange(0, 2**31 - 1),
     default=0,
     show_default=False,
 )
-@option("--jobs N", "Use N processes.", type=click.IntRange(1, 1024), default=1, show_default=False)
+@option("--jobs N", "Use N processes.", type=IntegerRange(1, 1024), default=1, show_default=False)
 @output_option("json")
 def command(files: tuple[str, ...], *, answers: str | None, output: str | None, **choices: Any) -> int:
     """Verify nodewright against recorded decisions of Kubernetes (JSON lines, .gz or not, - for stdin).

@@ -10,6 +10,7 @@ from nodewright.engine.core.predicates.scheduler_filters import BoundVolume
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import NodeProfile
 from nodewright.model.kubernetes.objects import Pod, Taint
+from nodewright.model.values.golang import plain_float
 
 BARE_POD = EvictionFacts()
 """A pod without a controller, running and ready."""
@@ -23,7 +24,7 @@ def seconds_in(text: str, path: str, source: str) -> float:
     Errors: InputError for what is no number from 0 to MAX_SECONDS.
     """
     try:
-        seconds = float(text) if text.isascii() and "_" not in text else -1.0
+        seconds = plain_float(text.strip())
     except ValueError:
         seconds = -1.0
     if 0 <= seconds <= MAX_SECONDS:

@@ -168,7 +168,7 @@ def chosen_predictor(text: str, source: str, known: PolicyRegistry | None = None
     predictor = (known or PolicyRegistry()).find(Predictor, name, source=source)
     if not separator:
         return predictor
-    if not margin.isdecimal() or saturated_int(margin) > MAX_MARGIN_PERCENT:
+    if not (margin.isascii() and margin.isdecimal()) or saturated_int(margin) > MAX_MARGIN_PERCENT:
         rule = f"must be NAME or NAME:PERCENT with a margin from 0 to {MAX_MARGIN_PERCENT}"
         raise InputError([Fault(source=source, value=text, rule=rule)])
     return replace(predictor, margin_percent=int(margin))

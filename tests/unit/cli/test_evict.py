@@ -14,8 +14,8 @@ NODE = "examples/eviction/node.yaml"
 SUMMARY = "examples/eviction/summary.json"
 
 
-def run_evict(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = run(["evict", "--node", NODE, *arguments])
+def run_evict(capsys: pytest.CaptureFixture[str], *arguments: str, node: str = NODE) -> tuple[int, str, str]:
+    code = run(["evict", "--node", node, *arguments])
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -185,6 +185,58 @@ def test_tables_have_the_capacities_of_the_node(capsys: pytest.CaptureFixture[st
         ("cache", None),
     ]
     assert "request" in result["ranking"][0]
+
+
+@pytest.mark.parametrize(
+    ("amount", "rule"),
+    [
+        (
+            "nodefs.inodesFree=1",
+            "the capacity is not in the node's profile: specify spec.capacity[nodefs.inodesFree]",
+        ),
+        ("memory.available=17Gi", "exceeds the capacity, 17179869184"),
+    ],
+)
+def test_an_available_amount_has_a_capacity_that_it_does_not_exceed(
+    capsys: pytest.CaptureFixture[str], amount: str, rule: str
+) -> None:
+    code, out, err = run_evict(capsys, "--available", amount, node="vm-4")
+    signal = amount.partition("=")[0]
+    assert (code, out) == (1, "")
+    assert f"error: available[{signal}]: Invalid value: " in err
+    assert rule in err
+
+
+def test_a_percentage_is_of_the_capacity_that_the_usage_states(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    usage = tmp_path / "usage.yaml"
+    head = "apiVersion: nodewright.dev/v1alpha1\nkind: NodeUsage\n"
+    usage.write_text(f"{head}spec: {{capacity: {{nodefs.inodesFree: 1000}}}}\n")
+    arguments = ("--usage", str(usage), "--available", "nodefs.inodesFree=49", "-o", "json")
+    (threshold,) = [
+        each
+        for each in json.loads(run_evict(capsys, *arguments, node="vm-4")[1])["thresholds"]
+        if each["signal"] == "nodefs.inodesFree"
+    ]
+    assert (threshold["available"], threshold["capacity"], threshold["amount"]) == (49, 1000, 50)
+    assert threshold["met"]
+
+
+def test_an_amount_that_no_threshold_observes_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table = tmp_path / "usage.yaml"
+    table.write_text(
+        "apiVersion: nodewright.dev/v1alpha1\nkind: NodeUsage\n"
+        "spec: {available: {pid.available: 1}, capacity: {pid.available: 9}}\n"
+    )
+    for arguments in (("--usage", str(table)), ("--usage", str(table), "--available", "pid.available=2")):
+        _, _, err = run_evict(capsys, *arguments, node="vm-4")
+        assert (
+            err
+            == "warning: no threshold of the node is on pid.available: the amount that is available evicts no pod\n"
+        )
 
 
 def test_a_file_system_of_no_size_is_remarked_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

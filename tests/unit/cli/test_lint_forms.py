@@ -47,3 +47,20 @@ def test_the_other_documents_of_a_talos_configuration_are_named(
     path.write_text(Path("examples/kubelet/forms/talos.yaml").read_text() + other)
     assert run(["lint", "-f", str(path)]) == NO
     assert "not judged: 1 other document" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_a_form_in_a_folder_is_judged_as_alone_or_named(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["lint", "-f", str(path)])
+    alone = {line.partition(": ")[2] for line in capsys.readouterr().out.splitlines() if "[NW" in line}
+    for source in (path, Path("examples/admission/pods.yaml")):
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    code = run(["lint", "-f", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert code in (YES, NO), printed.err
+    found = {line.partition(": ")[2] for line in printed.out.splitlines() if f"/{path.name}:" in line}
+    has_no_kind = "skipped: 1 document without apiVersion and kind" in printed.err
+    assert found == alone or has_no_kind or path.suffix in (".toml", ".conf")
+    assert run(["admit", "--node", "vm-4", "-f", str(tmp_path)]) in (YES, NO)

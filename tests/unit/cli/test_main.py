@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli import app, main
+from nodewright.cli import COMPLETE, app, main
 from nodewright.documents.output.terminal import INTERRUPTED
 
 PROGRAMS = Path(sys.executable).parent
@@ -94,3 +94,12 @@ def test_an_interrupt_before_the_command_runs_is_one_like_others(monkeypatch: py
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == INTERRUPTED
+
+
+def test_an_interrupted_completion_prints_nothing() -> None:
+    raising = "def main():\n    raise KeyboardInterrupt\n"
+    words = f"import sys, types; stub = types.ModuleType('stub'); exec({raising!r}, stub.__dict__); "
+    words += f"sys.modules['nodewright.cli.complete'] = stub; sys.argv[1:] = [{COMPLETE!r}, 'adm']; "
+    words += "from nodewright.cli import main; main()"
+    ended = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (INTERRUPTED, "", "")

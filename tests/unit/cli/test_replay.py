@@ -98,6 +98,20 @@ def test_observations_may_be_calm_fail_or_crash_the_kubelet(tmp_path: Path, caps
     assert events[4]["stopped"]["type"] == "VolumeUseMissing"
 
 
+def test_an_observed_amount_does_not_exceed_its_capacity(tmp_path: Path, capsys: Captured) -> None:
+    amounts = {"memory.available": "17Gi", "nodefs.inodesFree": "1"}
+    path = scenario(
+        tmp_path / "s.json", {"add": a_pod("web")}, {"observe": {"usage": {"available": amounts}}}
+    )
+    assert run(["replay", path, "--node", "vm-4"]) == ERROR
+    error = capsys.readouterr().err
+    place = "spec.events[1].observe.usage.available"
+    assert f'{place}[memory.available]: Invalid value: "17Gi": exceeds the capacity, 17179869184' in error
+    assert (
+        f'{place}[nodefs.inodesFree]: Invalid value: "1": the capacity is not in the node\'s profile' in error
+    )
+
+
 def test_documents_and_names(capsys: Captured) -> None:
     run(["replay", FRAGMENTED, "-o", "json"])
     document = json.loads(capsys.readouterr().out)

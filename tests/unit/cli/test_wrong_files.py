@@ -35,12 +35,18 @@ POD_READERS = (
     "node capture --catalogue vm-4 --node-name a --pods @f",
     f"rehearse --node vm-4 --kubelet-root {E}/worker-3/kubelet --pods @f",
 )
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 CASES = (
     *((command, content, "") for command in CONFIG_READERS for content in ("", "42", "null", "list", "[]", "a: 1")),
     *((command, content, "expected pods") for command in POD_READERS[1:] for content in ("", "42", "null", "list")),
     (POD_READERS[1], "apiVersion: v1\nkind: ConfigMap\n", "expected pods"),
     (f"fleet run {NODES} {PODS} --probe @f", "", "has no pod"),
-    (f"fleet run {NODES} {PODS} --probe @f", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "has no pod"),
+    (f"fleet run {NODES} {PODS} --probe @f", CONFIG_MAP, "has no pod, only 1 ConfigMap"),
+    (f"fleet run --nodes @f {PODS}", CONFIG_MAP, "no nodes found, only 1 ConfigMap; nodes are objects of kind Node"),
+    (f"fleet run {NODES} --pods @f", CONFIG_MAP, "no pods found, only 1 ConfigMap"),
+    (f"fleet run {NODES} --pods {E}/fleet/nodes.yaml", "", "no pods found, only 9 Node"),
+    (f"fleet capacity {NODES} -f @f", CONFIG_MAP, "skipped: 1 ConfigMap"),
+    ("upgrade --to 1.37 --nodes @f", CONFIG_MAP, "no nodes found, only 1 ConfigMap"),
     (f"fleet run {NODES} {PODS} --kubelet-config @f", f"{CONFIG}evictionHard: []\n", "evictionHard"),
     (f"fleet run {NODES} {PODS} --kubelet-config @f", f"{CONFIG}evictionHard: text\n", "evictionHard"),
     (f"fleet run {NODES} --pods @f", DEPLOYMENT, "Deployment"),

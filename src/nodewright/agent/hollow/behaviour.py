@@ -13,7 +13,7 @@ from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.values.duration import Duration, DurationError
 from nodewright.model.values.golang import saturated_int
-from nodewright.model.values.quantity import Quantity, QuantityError
+from nodewright.model.values.quantity import QuantityError, whole_amount
 
 PREFIX = "nodewright.dev/"
 """Annotations are `nodewright.dev/NAME` for all containers of the pod, or `nodewright.dev/NAME.CONTAINER` for one."""
@@ -251,7 +251,7 @@ def _kwok_delay(stage: PodStage, pod: Pod, draw: random.Random) -> int | None:
 
 
 def _weight(text: str) -> int:
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise ValueError("must be a number")
     return min(saturated_int(text), MAX_WEIGHT)
 
@@ -296,7 +296,7 @@ def _span(text: str, draw: random.Random) -> int:
 
 
 def _amount(text: str) -> int:
-    amount = Quantity.parse(text.strip()).value()
+    amount = whole_amount(text.strip())
     if not 0 <= amount <= _MAX_BYTES:
         raise ValueError("must be an amount of bytes such as 512Mi")
     return amount
@@ -329,7 +329,7 @@ def _text(text: str, draw: random.Random) -> str:
 
 def _code(text: str, draw: random.Random) -> int:
     del draw
-    if not text.isdecimal() or saturated_int(text) > 255:
+    if not (text.isascii() and text.isdecimal()) or saturated_int(text) > 255:
         raise ValueError("must be a number from 0 to 255")
     return int(text)
 

@@ -13,7 +13,7 @@ from nodewright.cli.agent.agent_connection import (
 )
 from nodewright.cluster.client.agent_answers import decode_pods
 from nodewright.cluster.client.agent_client import AgentClient
-from nodewright.documents.output.command_line import option
+from nodewright.documents.output.command_line import IntegerRange, option
 from nodewright.documents.output.terminal import YES, print_message
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
@@ -41,7 +41,7 @@ def _seconds(context: click.Context, option: click.Parameter, text: str | None) 
 @option(
     "--tail LINES",
     "Print only the last lines; -1: all.",
-    type=click.IntRange(-1, 2**31 - 1),
+    type=IntegerRange(-1, 2**31 - 1),
     default=-1,
     show_default=False,
 )

@@ -18,7 +18,7 @@ from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.cluster.client.agent_answers import decode_pods
 from nodewright.cluster.client.agent_client import AgentClient, AgentStatusError
 from nodewright.documents.formats.workloads import Workload
-from nodewright.documents.output.command_line import option
+from nodewright.documents.output.command_line import IntegerRange, option
 from nodewright.documents.output.terminal import ERROR, NO, YES, print_line, print_message
 from nodewright.documents.profiles.profile_yaml import object_document
 from nodewright.model.errors import Fault, InputError
@@ -112,7 +112,7 @@ _POLL_INTERVAL_S = 0.05
 @option(
     "--grace-period SECONDS",
     "Seconds from SIGTERM to SIGKILL. Default: the pod's terminationGracePeriodSeconds.",
-    type=click.IntRange(0, 2**31 - 1),
+    type=IntegerRange(0, 2**31 - 1),
 )
 @option("--now", "Same as --grace-period=1: SIGTERM, then SIGKILL after one second.", name="now")
 @option("--wait/--no-wait", "Wait until the pods have been removed.", default=True)

@@ -23,7 +23,9 @@ from nodewright.cli.fleet.fleet_options import (
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.documents.files.file_store import write_output
-from nodewright.documents.output.command_line import FiniteRange, option, with_options
+from nodewright.documents.formats.documents import found_instead
+from nodewright.documents.formats.manifests import ManifestLoader
+from nodewright.documents.output.command_line import FiniteRange, IntegerRange, option, with_options
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import (
     NO,
@@ -72,13 +74,13 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.printable import counted, printable, printable_lines
 from nodewright.predict.policy_registry import chosen_predictor, load_policies
-from nodewright.predict.python_sources import load_pods
+from nodewright.predict.python_sources import add_sources
 
 
 @click.command("generate")
-@option("--seed", "The same seed gives the same files.", type=click.IntRange(-(2**63), 2**63 - 1), default=1)
-@option("--nodes", "Number of nodes.", default=100, type=click.IntRange(1, 10_000_000))
-@option("--pods", "Number of pods.", default=10_000, type=click.IntRange(0, 100_000_000))
+@option("--seed", "The same seed gives the same files.", type=IntegerRange(-(2**63), 2**63 - 1), default=1)
+@option("--nodes", "Number of nodes.", default=100, type=IntegerRange(1, 10_000_000))
+@option("--pods", "Number of pods.", default=10_000, type=IntegerRange(0, 100_000_000))
 @option(
     "--load",
     "Average share of all CPUs that pods request in the steady state.",
@@ -111,10 +113,12 @@ def _probe_pod(path: str, namespace: str) -> Pod:
 
     Errors: InputError if it has none.
     """
-    pods = load_pods(path, namespace=namespace)
-    if not pods:
-        raise InputError([Fault(source=path, rule="has no pod")])
-    return pods[0]
+    loading = ManifestLoader(namespace)
+    add_sources(loading, (path,))
+    given = loading.result()
+    if not given.workloads:
+        raise InputError([Fault(source=path, rule=f"has no pod{found_instead(given.skipped)}")])
+    return given.workloads[0].pod
 
 
 _UNPLACED = frozenset(PodOutcome) - {PodOutcome.RUNNING, PodOutcome.ENDED}
@@ -173,7 +177,7 @@ _RUN_OPTIONS = (
     option(
         "--workers",
         "Number of combinations of a sweep, or shards, that run in parallel.",
-        type=click.IntRange(1, 1024),
+        type=IntegerRange(1, 1024),
         default=1,
     ),
     option(

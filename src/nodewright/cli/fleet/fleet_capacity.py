@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from nodewright.cli.cluster.cluster_options import cluster_options
 from nodewright.cli.fleet.fleet_options import NO_POD, FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
-from nodewright.cli.workload_input import nothing_found
+from nodewright.cli.workload_input import nothing_found, print_skipped
 from nodewright.documents.formats.claim_objects import joined_claims
 from nodewright.documents.formats.manifests import ManifestLoader
-from nodewright.documents.output.command_line import option
+from nodewright.documents.output.command_line import IntegerRange, option
 from nodewright.documents.output.json_yaml import as_json, as_yaml
 from nodewright.documents.output.terminal import NO, YES, print_line, print_text
 from nodewright.engine.core.claims.claim_scheduling import ClaimCluster
@@ -79,12 +79,12 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
     and says so. ResourceQuotas do not count: see `nodewright quota`. Exit code 3 if no pod fits, or if Ctrl-C ended
     the count early.
     """
-    fleet = query.load()
-    loading = ManifestLoader(query.namespace)
+    fleet, loading = query.load(), ManifestLoader(query.namespace)
     add_sources(loading, (filename,))
     given = loading.result()
     if not given.workloads:
-        raise nothing_found("pods", {})
+        print_skipped(given.skipped)
+        raise nothing_found("pods", given.skipped)
     capacities: list[tuple[SweepPoint, Pod, tuple[ShapeCapacity, ...], tuple[str, ...]]] = []
     interrupted_s: float | None = None
     base, progress = fleet.files.node_defaults.configuration, RunProgress()
@@ -154,7 +154,7 @@ _PLACED = (PodOutcome.RUNNING, PodOutcome.ENDED)
 @partial(cluster_options, whole={"nodes": ("nodes",), "pods": ("pods",)}, is_cluster_wide=True)
 @fleet_node_query_options
 @option("--exact", "Compute a tighter lower bound with HiGHS (extra: exact).")
-@option("--most", "Maximum number of nodes of a kind.", type=click.IntRange(1, 1_000_000), default=1000)
+@option("--most", "Maximum number of nodes of a kind.", type=IntegerRange(1, 1_000_000), default=1000)
 @option(
     "--scores",
     "Scoring strategy of the scheduler.",

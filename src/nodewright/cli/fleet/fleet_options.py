@@ -19,7 +19,7 @@ from nodewright.cli.options import (
 )
 from nodewright.cli.workload_input import ProgressLine, manifest_inputs, print_skipped, print_warnings
 from nodewright.documents.formats.documents import InputFile
-from nodewright.documents.output.command_line import as_struct, option
+from nodewright.documents.output.command_line import IntegerRange, as_struct, option
 from nodewright.documents.profiles.kubelet_config_files import read_written_config
 from nodewright.documents.profiles.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
@@ -173,13 +173,13 @@ _max_unpacked_size_option = option(
 _max_replicas_option = option(
     "--max-replicas N",
     "Maximum number of pods that the controllers of all manifests create.",
-    type=click.IntRange(0, 2**31 - 1),
+    type=IntegerRange(0, 2**31 - 1),
     default=MAX_REPLICAS,
 )
 _max_machine_cpus_option = option(
     "--max-machine-cpus N",
     "Maximum number of CPUs of the different machines of the nodes.",
-    type=click.IntRange(1, 2**31 - 1),
+    type=IntegerRange(1, 2**31 - 1),
     default=MAX_MACHINE_CPUS,
 )
 _shapes_option = option(

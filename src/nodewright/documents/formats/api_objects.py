@@ -47,7 +47,8 @@ from nodewright.model.kubernetes.name_validation import (
 from nodewright.model.kubernetes.objects import ObjectMeta
 
 _CONFIGURATION = frozenset(
-    {"apiserver.k8s.io", "audit.k8s.io", "kind.x-k8s.io", "kubeadm.k8s.io", "nodewright.dev"}
+    {"apiserver.k8s.io", "audit.k8s.io", "eksctl.io", "kind.x-k8s.io", "kubeadm.k8s.io", "node.eks.aws"}
+    | {"nodewright.dev"}
 )
 
 

@@ -184,6 +184,15 @@ def skipped_text(skipped: Mapping[str, int]) -> str:
     )
 
 
+def found_instead(kinds: Mapping[str, int]) -> str:
+    """What there is instead of the objects that are missing, to be added to a message; empty if there is nothing.
+
+    >>> found_instead({"NodeProfile": 1}), found_instead({})
+    (', only 1 NodeProfile', '')
+    """
+    return f", only {skipped_text(kinds)}" if kinds else ""
+
+
 def named_files(filenames: Sequence[str], *, recursive: bool = False) -> list[str]:
     """The paths of the files, in order; a directory stands for its manifests, sorted by path.
 

@@ -126,7 +126,7 @@ _WITHOUT_TEMPLATES = (
     "nodewright.dev",
 )
 """Groups of objects that hold no pod templates: large or frequent ones, and those of this project."""
-_API_GROUPS = (".k8s.io", "nodewright.dev")
+_API_GROUPS = (".k8s.io", "nodewright.dev", "kind.x-k8s.io", "node.eks.aws")
 _OWN_GROUPS = ("apps", "autoscaling", "batch", "policy", _FORMER_GROUP)
 _VOLUMES = (("v1", "PersistentVolume"), ("v1", "PersistentVolumeClaim"))
 _CLAIM_GROUP = "resource.k8s.io"

@@ -7,16 +7,43 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from nodewright.model.values.golang import plain_float
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class FiniteRange(click.FloatRange):
-    """A number between bounds; click alone takes `nan`, which no comparison excludes."""
+    """A number between bounds; click alone takes `nan`, which no comparison excludes, and what `plain_float` refuses."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number. Errors: click.BadParameter."""
+        _check_digits(self, value, param, ctx)
         number: float = super().convert(value, param, ctx)
         return self.fail(f"{value!r} is not a number", param, ctx) if number != number else number  # noqa: PLR0124 - NaN
+
+
+class IntegerRange(click.IntRange):
+    """An integer between bounds; click alone takes spaces, underscores and digits of other scripts."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The integer. Errors: click.BadParameter."""
+        _check_digits(self, value, param, ctx)
+        number: int = super().convert(value, param, ctx)
+        return number
+
+
+def _check_digits(
+    kind: click.IntRange | click.FloatRange,
+    value: Any,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> None:
+    try:
+        plain_float(str(value))
+    except ValueError:
+        kind.fail(
+            f"{value!r} is not a number: write digits 0 to 9, without spaces and underscores.", param, ctx
+        )
 
 
 def option(

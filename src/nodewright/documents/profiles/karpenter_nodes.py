@@ -23,6 +23,7 @@ from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import architecture_labels
 from nodewright.model.kubernetes.objects import ObjectMeta, ResourceList
 from nodewright.model.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from nodewright.model.values.golang import plain_float
 from nodewright.model.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat
 
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -469,7 +470,7 @@ def _threshold(kubelet: Reservations, signal: str, default: str, total: int) -> 
     try:
         if not text.endswith("%"):
             return Quantity.parse(text)
-        percentage = float(text.rstrip("%"))
+        percentage = plain_float(text.rstrip("%"))
         if not 0 <= percentage <= 100:
             raise ValueError("must be 0% to 100%")  # noqa: TRY301 - as any other wrong percentage
     except (QuantityError, ValueError) as error:

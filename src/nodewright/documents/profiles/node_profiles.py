@@ -134,7 +134,7 @@ def _profile_without_pods(reference: str | None) -> NodeProfile:
 
         text = reference.removeprefix(SHAPE)
         shape, _, memory = text.rpartition(":")
-        has_memory = bool(shape) and memory.isdecimal() and len(memory) < 19
+        has_memory = bool(shape) and memory.isascii() and memory.isdecimal() and len(memory) < 19
         return shape_profile(shape, int(memory)) if has_memory else shape_profile(text)
     from nodewright.documents.profiles.catalogue import catalogue_profile  # noqa: PLC0415 - start-up time
 

@@ -58,7 +58,7 @@ def number_of(text: str) -> int | None:
     >>> number_of("12"), number_of("-1"), number_of("9" * 400)
     (12, None, None)
     """
-    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def node_object(

@@ -17,7 +17,7 @@ from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.node_profile import API_VERSION
 from nodewright.model.kubernetes.scenario import UsageRow, UsageTable
 from nodewright.model.kubernetes.stats_summary import StatsSummary
-from nodewright.model.values.quantity import Quantity, QuantityError
+from nodewright.model.values.quantity import INT64_MAX, Quantity, QuantityError
 
 KIND = "NodeUsage"
 UsageReading: TypeAlias = StatsSummary | UsageTable
@@ -68,17 +68,23 @@ def node_usage_faults(table: UsageTable, path: str) -> Iterator[Fault]:
     for field, amounts in (("available", table.available), ("capacity", table.capacity)):
         for name, amount in amounts.items():
             yield from unsupported_value(f"{path}.{field}[{name}]", name, list(Signal))
-            if name in set(Signal) and amount.sign() < 0:
-                yield _negative(f"{path}.{field}[{name}]", amount)
+            if name in set(Signal):
+                yield from _amount_faults(f"{path}.{field}[{name}]", amount)
     for index, row in enumerate(table.pods):
         for name in _COLUMNS[3:]:
             amount = getattr(row, name)
-            if amount is not None and amount.sign() < 0:
-                yield _negative(f"{path}.pods[{index}].{name}", amount)
+            if amount is not None:
+                yield from _amount_faults(f"{path}.pods[{index}].{name}", amount)
 
 
-def _negative(path: str, amount: Quantity) -> Fault:
-    return Fault(path=path, value=str(amount), rule="must be greater than or equal to 0")
+def _amount_faults(path: str, amount: Quantity, text: str = "", source: str = "") -> Iterator[Fault]:
+    if amount.sign() < 0:
+        rule = "must be greater than or equal to 0"
+    elif amount.value() < amount.sign():
+        rule = f"must be at most {INT64_MAX}"
+    else:
+        return
+    yield Fault(path=path, value=text or str(amount), rule=rule, source=source)
 
 
 # ---------------------------------------------------------------- CSV
@@ -146,10 +152,7 @@ def _row(cells: dict[str, str], place: str, faults: list[Fault]) -> list[UsageRo
             except QuantityError as error:
                 faults.append(Fault(path=name, value=text, rule=str(error), source=place))
                 continue
-            if values[name].sign() < 0:
-                faults.append(
-                    Fault(path=name, value=text, rule="must be greater than or equal to 0", source=place)
-                )
+            faults += _amount_faults(name, values[name], text, place)
     if not values["pod"]:
         faults.append(Fault(path="pod", error="Required value", rule="", source=place))
     return [] if len(faults) > faults_before else [UsageRow(**values)]

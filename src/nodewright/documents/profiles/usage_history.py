@@ -23,6 +23,7 @@ from nodewright.documents.formats.decode import decode, decoding_fault
 from nodewright.documents.formats.documents import InputFile, decode_text, parse_documents, read_file
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.stats_summary import StatsSummary
+from nodewright.model.values.golang import plain_float
 from nodewright.model.values.instant import Instant, InstantError
 from nodewright.model.values.quantity import Quantity
 
@@ -384,7 +385,7 @@ def _moment_ns(text: str) -> int:
     try:
         if "T" in text:
             return Instant.parse(text).nanoseconds
-        seconds = float(text)
+        seconds = plain_float(text.strip())
     except (InstantError, ValueError):
         raise ValueError(rule) from None
     if not 0 <= seconds < _LATEST_S:
@@ -445,7 +446,7 @@ def _add_matrix(history: UsageHistory, data: Mapping[str, Any], source: str) -> 
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        return plain_float(text.strip())
     except ValueError:
         return math.nan
 

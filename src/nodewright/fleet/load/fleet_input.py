@@ -19,6 +19,7 @@ from nodewright.documents.formats.documents import (
     PATCH_FILES,
     STDIN,
     InputFile,
+    found_instead,
     named_files,
     patch_files,
     read_file,
@@ -53,7 +54,7 @@ from nodewright.fleet.load.fleet_objects import (
 )
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations
 from nodewright.fleet.load.openb import NODE_COLUMNS, POD_COLUMNS, openb_nodes, openb_pods
-from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
+from nodewright.fleet.load.pod_controllers import DAEMON_SET, MAX_REPLICAS
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.name_validation import dns1123_subdomain_errors
@@ -267,6 +268,7 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 )
         if self.objects.ended_pods:
             warnings.append(f"{counted(self.objects.ended_pods, 'pod')} that ended: left out")
+        warnings += self._pods_on_missing_nodes()
         if resizing := self.objects.resizing_pods:
             warnings.append(f"{counted(resizing, 'pod')} with an incomplete resize: counted as specified")
         workloads = self.objects.manifests.result().workloads
@@ -284,6 +286,10 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for pod in self.objects.pods:
             if workloads[pod.template].refusal is not None:
                 continue
+            if self._is_on_missing_node(pod):
+                if not self._is_placed_anew(pod):
+                    continue
+                pod = replace(pod, node="")  # noqa: PLW2901 - the same pod, without its node
             if pod.is_from_template:
                 created_count += len(self.node_entries) if pod.count is None else pod.count
                 self._check_replicas(created_count, pod)
@@ -297,6 +303,45 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 yield replace(
                     pod, name=_name_with_offset(pod.name, existing_count), count=pod.count - existing_count
                 )
+
+    @cached_property
+    def _node_names(self) -> Container[str]:
+        """The names of all nodes, those of other shards included."""
+        return {node.name for node in self.node_entries} if self.shard is None else self.shard.value_by_node
+
+    def _is_on_missing_node(self, pod: PodEntry) -> bool:
+        return bool(pod.node) and pod.node not in self._node_names
+
+    def _is_placed_anew(self, pod: PodEntry) -> bool:
+        """Whether a pod of a node that does not exist, or its replacement, is placed on another node.
+
+        In files of both the pods are of these nodes, and garbage collection deletes those of others; it forces that
+        after 40 seconds, and the pod's controller creates another one.
+
+        Follows: v1.36, pkg/controller/podgc/gc_controller.go, gcOrphaned.
+        """
+        has_own_nodes = bool(self.files.nodes or self.files.pods)
+        return has_own_nodes or bool(
+            pod.owner and not pod.is_from_template and pod.owner.kind not in (DAEMON_SET[1], "Node")
+        )
+
+    def _pods_on_missing_nodes(self) -> Iterator[str]:
+        """Warnings about pods whose nodes do not exist."""
+        groups: dict[bool, list[PodEntry]] = {}
+        for pod in filter(self._is_on_missing_node, self.objects.pods):
+            groups.setdefault(self._is_placed_anew(pod), []).append(pod)
+        for is_placed, pods in groups.items():
+            if not is_placed:
+                outcome = "left out: they stay Pending until pod garbage collection deletes them"
+            elif self.files.nodes or self.files.pods:
+                outcome = "placed as if on none"
+            else:
+                outcome = (
+                    "placed as their controllers' replacements, once pod garbage collection deletes them"
+                )
+            names = ", ".join(f"{pod.namespace}/{pod.name} ({pod.node})" for pod in pods[:3])
+            count = counted(sum(1 if pod.count is None else pod.count for pod in pods), "pod")
+            yield f"{count} on nodes that do not exist, {outcome}: {names}{', ...' if len(pods) > 3 else ''}"
 
     def _check_replicas(self, created_count: int, pod: PodEntry) -> None:
         limit = self.files.max_replicas
@@ -358,11 +403,11 @@ def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> 
     for objects in (nodes, both, pods):
         faults += [*objects.faults, *objects.manifests.faults]
     nothing_found = [] if tables else list(_nothing_found(files, pods, both))
+    if not entries and not faults:
+        faults.append(_no_nodes(nodes.kinds() + both.kinds()))
     joined = _joined(both, pods)
     if not faults:
         faults += [*_node_name_faults(entries), *_duplicate_pods(joined.pods)]
-    if not entries and not faults:
-        faults.append(Fault(rule="no nodes found"))
     if faults or nothing_found:
         raise InputError(faults or nothing_found)
     return FleetInput(
@@ -417,6 +462,11 @@ def _name_with_offset(name: str, by: int) -> str:
     return f"{stem}-{int(first) + by}" if by else name
 
 
+def _no_nodes(kinds: Mapping[str, int]) -> Fault:
+    expected = "; nodes are objects of kind Node, or rows of a table (.csv)" if kinds else ""
+    return Fault(rule=f"no nodes found{found_instead(kinds)}{expected}")
+
+
 def _nothing_found(files: FleetFiles, pods: FleetObjects, both: FleetObjects) -> Iterator[Fault]:
     """The faults of files in which there is nothing of what they are read for."""
     for names, objects, kinds in ((files.pods, pods, "pods"), (files.both, both, "nodes or pods")):
@@ -424,7 +474,7 @@ def _nothing_found(files: FleetFiles, pods: FleetObjects, both: FleetObjects) ->
         manifests = objects.manifests
         has_pods = objects.pods or objects.ended_pods or manifests.workloads or manifests.waiting
         if names and not (nodes or has_pods):
-            yield Fault(rule=f"no {kinds} found", source=", ".join(names))
+            yield Fault(rule=f"no {kinds} found{found_instead(objects.kinds())}", source=", ".join(names))
 
 
 def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:

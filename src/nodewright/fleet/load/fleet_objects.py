@@ -1,6 +1,7 @@
 """Reads nodes and pods of a fleet from manifests, or from the output of `kubectl get nodes,pods -A -o json`."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -107,6 +108,17 @@ class FleetObjects:
     def __post_init__(self) -> None:
         self.manifests = ManifestLoader(self.namespace, self.max_bytes, applies_quotas=False)
 
+    def kinds(self) -> Counter[str]:
+        """How many objects of each kind there are, those included that are ignored."""
+        workloads = self.manifests.workloads
+        return Counter(
+            {
+                **self.manifests.skipped,
+                **Counter(workloads[pod.template].workload.kind for pod in self.pods),
+                **({"Node": len(self.nodes)} if self.nodes else {}),
+            }
+        )
+
     def read_file(self, file: InputFile) -> None:
         """Reads the objects of a file, and collects their faults."""
         try:
@@ -184,6 +196,7 @@ class FleetObjects:
                         owner_kind=owner.kind, owner_name=owner.name, is_daemon=owner.kind == DAEMON_SET[1]
                     ),
                     is_from_template=True,
+                    node="" if created.kind == "DaemonSet" else created.pod.spec.node_name,
                     count=None if created.kind == "DaemonSet" else replicas,
                 )
             )

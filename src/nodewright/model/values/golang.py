@@ -164,6 +164,19 @@ def saturated_int(digits: str) -> int:
     return sign * (int(significant) if len(significant) <= _MOST_DIGITS else 10**_MOST_DIGITS)
 
 
+def plain_float(text: str) -> float:
+    """The number of a text of ASCII digits; Python alone takes spaces, underscores and digits of other scripts.
+
+    Errors: ValueError.
+
+    >>> plain_float("1e3")
+    1000.0
+    """
+    if not text.isascii() or "_" in text or text != text.strip():
+        raise ValueError(f"not a number: {text!r}")
+    return float(text)
+
+
 def clean_path(path: str) -> str:
     """The shortest equivalent path by lexical rules; `.` for an empty one.
 

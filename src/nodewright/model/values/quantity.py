@@ -397,6 +397,24 @@ def rounded_away_from_zero(number: int, places: int) -> int:
     return -covering if number < 0 else covering
 
 
+def whole_amount(text: str) -> int:
+    """The whole number of an amount that an option states, rounded up.
+
+    Errors:  QuantityError.
+    Departs: Kubernetes takes an amount without digits as 0, and counts as 0 what does not fit into 64 bits.
+
+    >>> whole_amount("1.5Ki")
+    1536
+    """
+    amount = Quantity.parse(text)
+    if not any("0" <= letter <= "9" for letter in text):
+        raise QuantityError(NUMERIC_WRONG)
+    number = amount.value()
+    if amount.sign() * number < abs(amount.sign()):
+        raise QuantityError(f"must be at most {INT64_MAX}")
+    return number
+
+
 def wrap_int64(number: int) -> int:
     """The number after wrapping to a signed 64-bit integer.
 

@@ -1,11 +1,16 @@
 """The usage of a node for evictions: what a summary, a table or single amounts state, and irregularities of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.documents.profiles.usage_files import UsageReading
-from nodewright.engine.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
+from nodewright.engine.core.eviction.eviction_thresholds import (
+    NodeFilesystems,
+    signal_observations,
+    watched_thresholds,
+)
 from nodewright.engine.core.eviction.usage_inputs import (
     SignalCapacities,
     inferred_filesystems,
@@ -14,12 +19,14 @@ from nodewright.engine.core.eviction.usage_inputs import (
     usage_with_available,
 )
 from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims, huge_page_bytes
+from nodewright.engine.node.node_state import NodeState
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.eviction_thresholds import Signal
 from nodewright.model.kubernetes.resource_names import MEMORY, amount_text
 from nodewright.model.kubernetes.scenario import UsageTable
 from nodewright.model.kubernetes.stats_summary import StatsSummary
 from nodewright.model.printable import counted
+from nodewright.model.values.quantity import Quantity
 from nodewright.predict.node import Node
 
 FILESYSTEMS = {
@@ -57,27 +64,42 @@ def usage_of_node(
 
     Errors: InputError for amounts that exceed their capacity, or whose capacity is unknown.
     """
-    usage, warnings = _as_usage(node, reading, available or {})
+    available = available or {}
+    usage, warnings = _as_usage(node, reading, available)
+    disks = _filesystems(node, usage, filesystems)
+    stated = {*available, *(map(Signal, reading.available) if isinstance(reading, UsageTable) else ())}
     return NodeWithUsage(
         node=node,
         usage=usage,
         usage_after_reclaim=None if after is None else _as_usage(node, after, {})[0],
-        filesystems=_filesystems(node, usage, filesystems),
+        filesystems=disks,
         warnings=(
             *warnings,
+            *_without_threshold(node, stated, disks),
             *_irregularities(node, usage),
             *(() if isinstance(reading, UsageTable) else _huge_pages(node, usage)),
         ),
     )
 
 
+def table_usage(table: UsageTable, state: NodeState, path: str = "spec") -> StatsSummary:
+    """The stats summary of a node that the table at this path describes.
+
+    Errors: InputError for amounts that exceed their capacity, or whose capacity is unknown.
+    """
+    capacities = _capacities(state, table)
+    available = {Signal(name): amount for name, amount in table.available.items()}
+    _check_available(StatsSummary(), available, capacities, f"{path}.available")
+    return usage_from_table(table, capacities, eviction_claims(state))
+
+
 def _as_usage(
     node: Node, reading: UsageReading, available: Mapping[Signal, int]
 ) -> tuple[StatsSummary, tuple[str, ...]]:
-    capacities = eviction_capacities(node.config)
+    capacities = _capacities(node.state, reading)
     if isinstance(reading, UsageTable):
-        _check_capacities(reading, capacities)
-        reading = usage_from_table(reading, capacities, eviction_claims(node.state))
+        reading = table_usage(reading, node.state)
+    _check_available(reading, available, capacities, "available")
     match = matched_usage(usage_with_available(reading, available, capacities), node.state.pods.values())
     warnings = [
         f"{reference.namespace}/{reference.name} has a different uid in the usage, {reference.uid}: "
@@ -98,23 +120,42 @@ def _as_usage(
     return match.usage, tuple(warnings)
 
 
-def _check_capacities(table: UsageTable, capacities: SignalCapacities) -> None:
-    """Checks that each available amount has a capacity and does not exceed it.
+def _capacities(state: NodeState, reading: UsageReading) -> SignalCapacities:
+    """The node's capacities, with those that the reading states in their place."""
+    written = reading.capacity if isinstance(reading, UsageTable) else {}
+    overrides = {Signal(name): amount.value() for name, amount in written.items()}
+    return replace(eviction_capacities(state.config), overrides=overrides)
+
+
+def _check_available(
+    usage: StatsSummary, available: Mapping[Signal, Quantity | int], capacities: SignalCapacities, path: str
+) -> None:
+    """Checks that each available amount has a capacity, which is the usage's or the node's, and does not exceed it.
 
     Errors: InputError.
     """
     faults = []
-    for name, available in table.available.items():
-        written = table.capacity.get(name)
-        capacity = capacities.of(Signal(name)) if written is None else written.value()
-        path = f"spec.available[{name}]"
-        if not capacity and written is None:
-            rule = f"the capacity is not in the node's profile: specify spec.capacity[{name}]"
-            faults.append(Fault(path=path, value=str(available), rule=rule))
-        elif available.value() > capacity:
-            faults.append(Fault(path=path, value=str(available), rule=f"exceeds the capacity, {capacity}"))
+    observed = signal_observations(usage_with_available(usage, dict.fromkeys(available, 0), capacities))
+    for signal, amount in available.items():
+        capacity = observed[signal].capacity.value()
+        if not capacity and signal not in capacities.overrides:
+            rule = (
+                f"the capacity is not in the node's profile: specify spec.capacity[{signal}] of a NodeUsage"
+            )
+        elif (amount if isinstance(amount, int) else amount.value()) > capacity:
+            rule = f"exceeds the capacity, {capacity}"
+        else:
+            continue
+        faults.append(Fault(path=f"{path}[{signal}]", value=str(amount), rule=rule))
     if faults:
         raise InputError(faults)
+
+
+def _without_threshold(node: Node, stated: Iterable[Signal], filesystems: NodeFilesystems) -> Iterator[str]:
+    """Warnings about amounts that no threshold of the node observes."""
+    watched = watched_thresholds(node.config.eviction.thresholds, filesystems).thresholds
+    for signal in sorted({*stated} - {threshold.signal for threshold in watched}):
+        yield f"no threshold of the node is on {signal}: the amount that is available evicts no pod"
 
 
 def _filesystems(node: Node, usage: StatsSummary, choice: str | None) -> NodeFilesystems:

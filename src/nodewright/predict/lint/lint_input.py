@@ -120,9 +120,7 @@ def without_kubelet_configs(
 
 _MAX_CONFIG_BYTES = 1 << 20
 _OBJECT = re.compile(rb"apiVersion")
-_NO_OBJECT = re.compile(
-    rb"^machine:|^kind: *(NodeConfig|ClusterConfig)\b|^apiVersion: *kind\.x-k8s\.io/", re.MULTILINE
-)
+_NO_OBJECT = re.compile(rb"^machine:", re.MULTILINE)
 _FORM = re.compile(rb"^(machine|kubeletConfig|kubelet-arg\+?):", re.MULTILINE)
 TALOS_VERSION = "v1alpha1"
 """The API version of the other documents of a Talos machine configuration."""

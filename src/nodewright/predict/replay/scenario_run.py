@@ -17,7 +17,7 @@ from nodewright.engine.core.config.complete_config import complete_config
 from nodewright.engine.core.devices.device_state import DevicePluginError
 from nodewright.engine.core.eviction.eviction_policy import MONITORING_PERIOD_S
 from nodewright.engine.core.eviction.eviction_state import EvictionPass
-from nodewright.engine.core.eviction.usage_inputs import matched_usage, usage_from_table
+from nodewright.engine.core.eviction.usage_inputs import matched_usage
 from nodewright.engine.core.preemption.greedy import PreemptionVictims
 from nodewright.engine.node.actions import Action, RejectPod
 from nodewright.engine.node.events import (
@@ -34,7 +34,6 @@ from nodewright.engine.node.events import (
     ReservationsObserved,
     UsageObserved,
 )
-from nodewright.engine.node.eviction_pass import eviction_capacities, eviction_claims
 from nodewright.engine.node.node_config import NodeParts, resources_from_facts
 from nodewright.engine.node.node_state import NodeState
 from nodewright.engine.node.pod_admission import Placement, placement_of
@@ -59,6 +58,7 @@ from nodewright.model.reasons.kubelet_start import ConfigurationRefused
 from nodewright.model.reasons.reason import Reason
 from nodewright.model.reasons.verdict import Granted, Refused, Verdict
 from nodewright.model.values.duration import Duration
+from nodewright.predict.evict.node_usage import table_usage
 
 
 class ReplayedEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,28 +121,32 @@ def observation_time_s(observation: ScenarioObservation, before_s: float) -> flo
 
 
 def observation_event(
-    state: NodeState, observation: ScenarioObservation, clock_s: float
+    state: NodeState, observation: ScenarioObservation, clock_s: float, number: int
 ) -> ConditionsObserved | UsageObserved:
-    """The observation as an event of this node.
+    """The observation of the event with this number as an event of this node.
 
-    Units: clock_s in seconds since the beginning.
+    Units:  clock_s in seconds since the beginning.
+    Errors: InputError for available amounts that exceed their capacity, or whose capacity is unknown.
     """
     if observation.conditions is not None:
         return ConditionsObserved(
             tuple(condition for condition in NodeCondition if condition in observation.conditions)
         )
+    path = f"spec.events[{number}].observe"
     return UsageObserved(
         usage=None
         if observation.failed
-        else _stats_summary(state, observation.summary or observation.usage or UsageTable()),
+        else _stats_summary(state, observation.summary or observation.usage or UsageTable(), path),
         now_s=clock_s,
-        usage_after_reclaim=None if observation.after is None else _stats_summary(state, observation.after),
+        usage_after_reclaim=None
+        if observation.after is None
+        else _stats_summary(state, observation.after, path),
     )
 
 
-def _stats_summary(state: NodeState, usage: StatsSummary | UsageTable) -> StatsSummary:
+def _stats_summary(state: NodeState, usage: StatsSummary | UsageTable, path: str) -> StatsSummary:
     if isinstance(usage, UsageTable):
-        usage = usage_from_table(usage, eviction_capacities(state.config), eviction_claims(state))
+        usage = table_usage(usage, state, f"{path}.usage")
     return matched_usage(usage, state.pods.values()).usage
 
 
@@ -162,7 +166,7 @@ def replay(
             result, pending = restart_step(state, event.restart, pending)
         elif event.observe is not None:
             clock_s = observation_time_s(event.observe, clock_s)
-            result = step(state, observation_event(state, event.observe, clock_s))
+            result = step(state, observation_event(state, event.observe, clock_s, number))
         elif event.devices is not None:
             result = step(state, _devices_observed(event.devices))
         else:

@@ -17,7 +17,7 @@ from nodewright.model.kubernetes.node_profile import API_VERSION
 from nodewright.model.kubernetes.objects import ObjectMeta, Pod
 from nodewright.model.values.duration import Duration, DurationError
 from nodewright.model.values.instant import Instant, InstantError
-from nodewright.model.values.quantity import Quantity, QuantityError
+from nodewright.model.values.quantity import Quantity, QuantityError, whole_amount
 
 SECOND_NS = 10**9
 
@@ -296,7 +296,7 @@ def parse_rate(text: str) -> int:
     if slash and period not in _PERIODS:
         raise ValueError("a rate is an amount per second, such as 64Mi/s, or per /m or /h")
     try:
-        value = Quantity.parse(amount).value()
+        value = whole_amount(amount)
     except QuantityError as error:
         raise ValueError(f"a rate is an amount per second, such as 64Mi/s: {error}") from None
     return value // _PERIODS[period or "s"]
@@ -337,7 +337,7 @@ def _steps(key: tuple[str, str], series: Sequence[tuple[int, int]]) -> list[Grow
 
 def _bytes(text: str) -> int:
     try:
-        value = Quantity.parse(text.strip()).value()
+        value = whole_amount(text.strip())
     except QuantityError as error:
         raise ValueError(str(error)) from None
     if value < 0:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from nodewright.cluster.client.tls import PeerAccess
-from nodewright.documents.output.command_line import FiniteRange, as_struct, option
+from nodewright.documents.output.command_line import FiniteRange, IntegerRange, as_struct, option
 from nodewright.documents.profiles.kubelet_root import (
     DEFAULT_ROOT_DIRECTORY,
     POD_RESOURCES_SOCKET,
@@ -184,7 +184,7 @@ _OPTIONS = (
     option(
         "--health-port PORT",
         "Serve /healthz and /readyz without TLS and authentication. Default: not.",
-        type=click.IntRange(0, 65535),
+        type=IntegerRange(0, 65535),
         default=0,
         show_default=False,
     ),

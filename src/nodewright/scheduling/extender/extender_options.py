@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from nodewright.cluster.exports.export_places import DEFAULT_EXPORT_PORT
-from nodewright.documents.output.command_line import FiniteRange, as_struct, option
+from nodewright.documents.output.command_line import FiniteRange, IntegerRange, as_struct, option
 from nodewright.model.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -87,7 +87,7 @@ _OPTIONS = (
     option(
         "--export-port",
         "Port of exporters at the addresses of their nodes; 0: there are none.",
-        type=click.IntRange(0, 65535),
+        type=IntegerRange(0, 65535),
         default=DEFAULT_EXPORT_PORT,
     ),
     option(

@@ -269,3 +269,60 @@ def test_a_pod_with_a_resource_that_no_node_has_waits(tmp_path: Path) -> None:
     assert [record.outcome for record in result.pods] == [PodOutcome.WAITING, PodOutcome.RUNNING]
     (rejection,) = result.pods[0].filter_rejections
     assert (rejection.plugin, rejection.detail) == ("NodeResourcesFit", "example.com/tpu")
+
+
+def bound_pod(name: str, node: str, owner: str = "") -> dict[str, Any]:
+    reference = {"apiVersion": "apps/v1", "kind": owner, "name": "of", "uid": "o", "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **({"ownerReferences": [reference]} if owner else {})},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "main"}]},
+    }
+
+
+def test_pods_of_nodes_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": bound_pod("web", "gone")["spec"]}
+    pinned = json.loads(json.dumps(template).replace("gone", "n0"))
+    deployments = [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": each},
+        }
+        for name, each in (("lost", template), ("pinned", pinned))
+    ]
+    pods = [
+        bound_pod("stays", "n0"),
+        bound_pod("bare", "gone"),
+        bound_pod("daemon", "gone", "DaemonSet"),
+        bound_pod("mirror", "gone", "Node"),
+        bound_pod("replaced", "gone", "ReplicaSet"),
+        *deployments,
+    ]
+    node, path = tmp_path / "nodes.yaml", tmp_path / "pods.json"
+    node.write_text(several(NODE, ["n0", "n1"]))
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": pods}))
+    both = load_fleet(FleetFiles(both=(str(node), str(path))))
+    outcomes = [(pod.name, pod.node) for pod in both.pods()]
+    assert outcomes == [("stays", "n0"), ("replaced", ""), ("pinned-0", "n0"), ("pinned-1", "n0")]
+    assert both.warnings == (
+        (
+            "5 pods on nodes that do not exist, left out: they stay Pending until pod garbage collection deletes them: "
+            "default/bare (gone), default/daemon (gone), default/mirror (gone), ..."
+        ),
+        (
+            "1 pod on nodes that do not exist, placed as their controllers' replacements, once pod garbage collection "
+            "deletes them: default/replaced (gone)"
+        ),
+    )
+    assert {pod.name for shard in both.shards("zone") for pod in shard.pods()} == {
+        name for name, _ in outcomes
+    }
+    separate = load_fleet(FleetFiles(nodes=(str(node),), pods=(str(path),)))
+    assert len(list(separate.pods())) == 9
+    (warning,) = separate.warnings
+    assert warning.startswith(
+        "6 pods on nodes that do not exist, placed as if on none: default/bare (gone), "
+    )

@@ -71,15 +71,17 @@ def usage_with_available(
     """
     node = usage.node
     for signal, left in available.items():
-        # The capacity is at least the available amount.
-        node = _NODE_PARTS[signal](node, left, max(capacities.of(signal), left))
+        node = _NODE_PARTS[signal](node, left, capacities.of(signal))
     return replace(usage, node=node)
 
 
 def usage_from_table(
     table: UsageTable, capacities: SignalCapacities, active_pods: Sequence[ActivePod]
 ) -> StatsSummary:
-    """The stats summary that a table describes; node values that it lacks count as not observed."""
+    """The stats summary that a table describes; node values that it lacks count as not observed.
+
+    ``capacities`` include those of the table.
+    """
     rows: dict[str, list[UsageRow]] = {}
     for row in table.pods:
         rows.setdefault(row.pod, []).append(row)
@@ -88,8 +90,7 @@ def usage_from_table(
     }
     pods = tuple(_pod_stats(key, its, known.get(key)) for key, its in rows.items())
     left = {Signal(name): amount.value() for name, amount in table.available.items()}
-    written = {Signal(name): amount.value() for name, amount in table.capacity.items()}
-    return usage_with_available(StatsSummary(pods=pods), left, replace(capacities, overrides=written))
+    return usage_with_available(StatsSummary(pods=pods), left, capacities)
 
 
 def inferred_filesystems(usage: StatsSummary) -> NodeFilesystems:
