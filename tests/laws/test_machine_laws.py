@@ -1,5 +1,6 @@
 import contextlib
 import os
+import re
 import tempfile
 from pathlib import Path
 from zlib import crc32
@@ -18,7 +19,7 @@ from nodewright.documents.profiles.profile_yaml import profile_document, profile
 from nodewright.model.errors import InputError
 from nodewright.model.hardware import MachineInfo, machine_faults
 from nodewright.model.kubernetes.node_profile import NodeProfile, NodeProfileSpec
-from nodewright.predict.node_report.machine_drawing import machine_lines
+from nodewright.predict.node_report.machine_drawing import CELLS_UP_TO_CPUS, machine_lines
 from nodewright.testing.machines import machines
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - thousands of small files, faster in memory
@@ -71,9 +72,9 @@ def test_a_profile_reads_back_from_its_yaml(machine: MachineInfo) -> None:
 
 @given(machine=machines())
 def test_a_picture_names_every_cpu_once(machine: MachineInfo) -> None:
-    """Each CPU stands in brackets, alone or with those of its core."""
-    drawn = " ".join(machine_lines(machine, 100, ASCII))
-    cells = [part.split("]")[0].strip() for part in drawn.split("[")[1:]]
+    """Each CPU stands in brackets, alone or with those of its core; on large machines behind the number of alike cores."""
+    drawn = " ".join(machine_lines(machine, 1000 if machine.num_cores > CELLS_UP_TO_CPUS else 100, ASCII))
+    cells = re.findall(r"(?:\[ *|cores? x \d+: )([\d,-]+)", drawn)
     numbers = [
         number
         for cell in cells

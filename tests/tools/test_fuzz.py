@@ -25,8 +25,8 @@ COMMANDS_SEED = 453_043_288
 COMMAND_LINES = {*command_targets()}
 COUNT = int(os.environ.get("FUZZ_INPUTS") or 150)
 COUNT_OF_COMMANDS = 2
-EXTREMES_STEP = 1 if "FUZZ_INPUTS" in os.environ else 1999
-"""Of the extreme numbers of a target, one in so many is tried, others with each seed; in `make soak` all."""
+EXTREMES_STEP = int(os.environ.get("EXTREMES_STEP") or 1999)
+"""Of the extreme numbers of a target, one in so many is tried, others with each seed; `tools fuzz --numbers` tries all."""
 
 
 def seed_of(target: str) -> int:
