@@ -15,7 +15,7 @@ from tests.support.all_commands import all_commands
 from nodewright.cli import verify
 from nodewright.cli.app import run
 from nodewright.cli.options import OutputFile
-from nodewright.documents.output.terminal import INTERRUPTED, USAGE
+from nodewright.documents.output.terminal import ERROR, INTERRUPTED, USAGE
 from nodewright.fleet.report.fleet_report import write_parquet
 from nodewright.predict.replay.scenario_journal import JournalFile
 from tools.source import ROOT
@@ -57,6 +57,17 @@ def test_outputs_never_overwrite_inputs(
     assert "is written to, but it is also a file of" in capsys.readouterr().err
     assert (tmp_path / "pod.yaml").read_text() == POD
     assert not (tmp_path / "new.csv").exists()
+
+
+@pytest.mark.parametrize("pods", ["missing/pods.csv", "nodes.csv/pods.csv", "/dev/full"])
+def test_of_two_files_none_is_written_unless_both_can_be(
+    tmp_path: Path, pods: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = tmp_path / "nodes.csv"
+    command = f"fleet generate --nodes 2 --pods 9 --nodes-file {nodes} --pods-file {tmp_path / pods}"
+    assert run(command.split()) == ERROR
+    assert f"error: write {tmp_path / pods}: " in capsys.readouterr().err
+    assert not nodes.exists()
 
 
 def test_a_page_that_is_not_a_manifest_may_lie_beside_them(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from nodewright.cli.fleet.fleet_options import (
 )
 from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import page_origin, write_page
-from nodewright.documents.files.file_store import write_output
+from nodewright.documents.files.file_store import output_file, write_errors, write_output
 from nodewright.documents.formats.documents import found_instead
 from nodewright.documents.formats.manifests import ManifestLoader
 from nodewright.documents.output.command_line import FiniteRange, IntegerRange, option, with_options
@@ -95,17 +95,20 @@ def generate(*, seed: int, nodes: int, pods: int, load: float, nodes_file: Path,
     The files are input for `fleet --nodes FILE --pods FILE`.
     """
     fleet = SyntheticFleet(seed=seed, nodes=nodes, pods=pods, cpu_load=load)
-    _write_csv(nodes_file, NODE_HEADER, node_rows(fleet))
-    _write_csv(pods_file, POD_HEADER, pod_rows(fleet))
+    with write_errors(nodes_file), output_file(nodes_file) as file:
+        file.write(_csv(NODE_HEADER, node_rows(fleet)))
+        file.flush()
+        # The file of nodes is put in place after that of pods, and not at all without it.
+        write_output(pods_file, _csv(POD_HEADER, pod_rows(fleet)))
     return YES
 
 
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def _csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    write_output(path, text.getvalue().encode())
+    return text.getvalue().encode()
 
 
 def _probe_pod(path: str, namespace: str) -> Pod:

@@ -26,7 +26,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600, synced: b
 
     Errors: HostError.
     """
-    with _write_errors(path), replaced_file(path, mode=mode, synced=synced) as file:
+    with write_errors(path), replaced_file(path, mode=mode, synced=synced) as file:
         file.write(content)
 
 
@@ -41,16 +41,16 @@ def replaced_file(path: Path, *, mode: int = 0o600, synced: bool = True) -> Iter
 
     temporary = path.with_name(f".{path.name[:_LONGEST_PREFIX]}.{token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _CLOEXEC | _BINARY
-    with _write_errors(path):
+    with write_errors(path):
         descriptor = os.open(temporary, flags, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
-            with _write_errors(path):
+            with write_errors(path):
                 file.flush()
                 if synced:
                     os.fsync(file.fileno())
-        with _write_errors(path):
+        with write_errors(path):
             temporary.replace(path)
             if synced and _CLOEXEC:  # elsewhere directories cannot be opened
                 sync(path.parent)
@@ -60,7 +60,8 @@ def replaced_file(path: Path, *, mode: int = 0o600, synced: bool = True) -> Iter
 
 
 @contextlib.contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
+def write_errors(path: Path) -> Iterator[None]:
+    """Names the file in what goes wrong while it is written: OSErrors become HostErrors."""
     try:
         yield
     except OSError as error:
@@ -69,7 +70,7 @@ def _write_errors(path: Path) -> Iterator[None]:
 
 def write_output(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Writes the file that an option names; the rest as of `output_file`."""
-    with _write_errors(path), output_file(path, mode=mode) as file:
+    with write_errors(path), output_file(path, mode=mode) as file:
         file.write(content)
 
 
@@ -85,7 +86,7 @@ def output_file(path: Path, *, mode: int = 0o666, keeps_mode: bool = True) -> It
     """
     status = _status(path)
     if status is not None and not stat.S_ISREG(status.st_mode):
-        with _write_errors(path):
+        with write_errors(path):
             special_file = path.open("wb")
         with special_file:
             yield special_file
