@@ -97,7 +97,9 @@ def _is_within(node: Node, cpus: int, memory: int, devices: int, sets: Sequence[
     result = node.admit(shape_pod(cpus, memory, {GPU: devices} if devices else {}))
     if not result.admitted or result.placement is None:
         return False
-    numa = NUMALayout.of(node.state).numa_nodes(result.state_when_decided, result.placement)
+    layout = NUMALayout.of(node.state)
+    # A pod without exclusive resources runs on all NUMA nodes.
+    numa = layout.numa_nodes(result.state_when_decided, result.placement) or NUMASet.from_ids(layout.cpus)
     return any(numa <= each for each in sets)
 
 
