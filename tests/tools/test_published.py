@@ -50,7 +50,8 @@ def named_places(text: str) -> list[str]:
 def texts() -> Iterator[tuple[str, str]]:
     for pattern in READ:
         for path in sorted(ROOT.glob(pattern)):
-            if path.is_file() and path.suffix not in NO_TEXT and path.name != "CHANGELOG.md":
+            is_read = path.suffix not in NO_TEXT and not path.name.startswith((".coverage", "CHANGELOG.md"))
+            if path.is_file() and is_read:
                 yield path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
 
 
