@@ -20,7 +20,7 @@ from nodewright.engine.node.node_config import CustomPolicies
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.node_profile import PolicyNames
 from nodewright.model.values.custom_policy import CustomPolicy
-from nodewright.model.values.golang import saturated_int
+from nodewright.model.values.golang import is_number_of_digits, saturated_int
 
 BUILT_IN_POLICIES: tuple[CustomPolicy, ...] = (
     annotated_policy,
@@ -168,7 +168,7 @@ def chosen_predictor(text: str, source: str, known: PolicyRegistry | None = None
     predictor = (known or PolicyRegistry()).find(Predictor, name, source=source)
     if not separator:
         return predictor
-    if not (margin.isascii() and margin.isdecimal()) or saturated_int(margin) > MAX_MARGIN_PERCENT:
+    if not is_number_of_digits(margin) or saturated_int(margin) > MAX_MARGIN_PERCENT:
         rule = f"must be NAME or NAME:PERCENT with a margin from 0 to {MAX_MARGIN_PERCENT}"
         raise InputError([Fault(source=source, value=text, rule=rule)])
     return replace(predictor, margin_percent=int(margin))

@@ -12,7 +12,7 @@ import msgspec
 from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.objects import Container, Pod
 from nodewright.model.values.duration import Duration, DurationError
-from nodewright.model.values.golang import saturated_int
+from nodewright.model.values.golang import is_number_of_digits, saturated_int
 from nodewright.model.values.quantity import QuantityError, whole_amount
 
 PREFIX = "nodewright.dev/"
@@ -251,7 +251,7 @@ def _kwok_delay(stage: PodStage, pod: Pod, draw: random.Random) -> int | None:
 
 
 def _weight(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
+    if not is_number_of_digits(text):
         raise ValueError("must be a number")
     return min(saturated_int(text), MAX_WEIGHT)
 
@@ -329,7 +329,7 @@ def _text(text: str, draw: random.Random) -> str:
 
 def _code(text: str, draw: random.Random) -> int:
     del draw
-    if not (text.isascii() and text.isdecimal()) or saturated_int(text) > 255:
+    if not is_number_of_digits(text) or saturated_int(text) > 255:
         raise ValueError("must be a number from 0 to 255")
     return int(text)
 

@@ -20,7 +20,7 @@ from nodewright.model.kubernetes.node_profile import NodeProfile, kubelet_labels
 from nodewright.model.kubernetes.objects import Taint
 from nodewright.model.releases.release_table import RELEASES_WITH_RULES
 from nodewright.model.values.duration import Duration, DurationError
-from nodewright.model.values.golang import plain_float, saturated_int
+from nodewright.model.values.golang import is_number_of_digits, plain_float, saturated_int
 from nodewright.predict.node import Node
 
 HOLLOW_LABEL = "nodewright.dev/hollow"
@@ -151,7 +151,7 @@ def _profiles(options: HollowOptions, faults: list[Fault]) -> Iterator[NodeProfi
     left = MAX_NODES
     for part in (part for text in options.nodes for part in text.split(",")):
         count_text, separator, reference = part.strip().partition("*")
-        count = saturated_int(count_text) if count_text.isascii() and count_text.isdecimal() else 0
+        count = saturated_int(count_text) if is_number_of_digits(count_text) else 0
         if not (separator and reference and 0 < count <= left):
             rule = f"must be COUNT*NODE, with at most {MAX_NODES} nodes: 500*epyc-7742-2s-nps4,500*node.yaml"
             faults.append(Fault(source="--nodes", value=part, rule=rule))

@@ -263,11 +263,10 @@ def _seconds(context: click.Context, option: click.Parameter, text: str) -> floa
     Errors: click.BadParameter.
     """
     from nodewright.model.values.duration import Duration, DurationError  # noqa: PLC0415 - start-up time
+    from nodewright.model.values.golang import is_number_of_digits  # noqa: PLC0415 - start-up time
 
     try:
-        seconds = (
-            float(text) if text.isascii() and text.isdecimal() else Duration.parse(text).nanoseconds / 10**9
-        )
+        seconds = float(text) if is_number_of_digits(text) else Duration.parse(text).nanoseconds / 10**9
     except DurationError as error:
         raise click.BadParameter(str(error), context, option) from None
     if not 0 <= seconds <= _MAX_TIMEOUT_S:

@@ -35,6 +35,7 @@ from nodewright.model.kubernetes.node_profile import (
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.patterns import lazy_pattern
 from nodewright.model.releases.release_table import release_table
+from nodewright.model.values.golang import is_number_of_digits
 from nodewright.model.values.idset import NUMASet
 from nodewright.model.values.quantity import INT64_MAX
 
@@ -134,7 +135,7 @@ def _profile_without_pods(reference: str | None) -> NodeProfile:
 
         text = reference.removeprefix(SHAPE)
         shape, _, memory = text.rpartition(":")
-        has_memory = bool(shape) and memory.isascii() and memory.isdecimal() and len(memory) < 19
+        has_memory = bool(shape) and is_number_of_digits(memory) and len(memory) < 19
         return shape_profile(shape, int(memory)) if has_memory else shape_profile(text)
     from nodewright.documents.profiles.catalogue import catalogue_profile  # noqa: PLC0415 - start-up time
 

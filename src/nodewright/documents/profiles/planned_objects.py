@@ -9,6 +9,7 @@ from nodewright.documents.formats.object_location import ObjectLocation
 from nodewright.model.errors import Fault
 from nodewright.model.kubernetes.node_profile import architecture_labels
 from nodewright.model.kubernetes.objects import ResourceList, Taint
+from nodewright.model.values.golang import is_number_of_digits
 
 T = TypeVar("T", bound=msgspec.Struct)
 _MAX_DIGITS = 18
@@ -58,7 +59,7 @@ def number_of(text: str) -> int | None:
     >>> number_of("12"), number_of("-1"), number_of("9" * 400)
     (12, None, None)
     """
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
+    return int(text) if is_number_of_digits(text) and len(text) <= _MAX_DIGITS else None
 
 
 def node_object(

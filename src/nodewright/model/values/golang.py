@@ -164,6 +164,15 @@ def saturated_int(digits: str) -> int:
     return sign * (int(significant) if len(significant) <= _MOST_DIGITS else 10**_MOST_DIGITS)
 
 
+def is_number_of_digits(text: str) -> bool:
+    """Whether a text has ASCII digits only, at least one; Python's own question takes digits of other scripts.
+
+    >>> [is_number_of_digits(text) for text in ("12", "", "-1", "\u0661")]
+    [True, False, False, False]
+    """
+    return text.isascii() and text.isdecimal()
+
+
 def plain_float(text: str) -> float:
     """The number of a text of ASCII digits; Python alone takes spaces, underscores and digits of other scripts.
 

@@ -93,8 +93,7 @@ def workload_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator
         yield from selector_violations(kind, spec, path)
     yield from strategy_violations(kind, spec, path)
     if kind == "Deployment":
-        deadline = spec.get("progressDeadlineSeconds")
-        deadline = 600 if deadline is None else deadline
+        deadline = 600 if spec.get("progressDeadlineSeconds") is None else spec["progressDeadlineSeconds"]
         if deadline <= (spec.get("minReadySeconds") or 0):
             yield invalid(f"{path}.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     elif kind == "StatefulSet":
