@@ -1,5 +1,6 @@
 """The verbs of the extender: filter, prioritize, preempt, bind, and admit."""
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -47,6 +48,9 @@ EXPORT_WAIT_S, BIND_WAIT_S, _EXPORT_POLL_S = 0.3, 3.0, 0.01
 A scheduler filters one pod at a time, and binds beside that.
 """
 
+_JUDGED_AT_ONCE, _JUDGING_PAUSE_S = 8, 0.001
+"""How many nodes are judged ahead, a tenth of a millisecond each, before calls are handled again for a moment."""
+
 
 class NotReadyError(Exception):
     """The extender cannot answer yet, or is not the leader."""
@@ -85,6 +89,8 @@ class ExtenderService:
         """Whether the exports of all nodes have been read, or are known to be missing."""
         self._binder, self._clock = binder, clock
         self._calls = BoundedCache[bytes, ExtenderCall](_MAX_CALLS_BYTES)
+        self._recurring = asyncio.LifoQueue[PodQuery]()
+        """Pods to judge ahead: pods with the same key have come before, and most answers were not known."""
 
     @property
     def is_ready(self) -> bool:
@@ -135,9 +141,24 @@ class ExtenderService:
         A pod that finds no node waits for the next event, one whose binding fails is tried again at once: so a node
         whose export is late passes, and bind decides.
         """
+        counts, is_recurring = self.cluster.pool.counts, query.key in self.cluster.answers
+        computed = counts.computed
         answer = filtered_nodes(self.cluster, query, names, strict=self.options.strict)
         self.metrics.record_verdicts(answer.decisions)
+        if is_recurring and not query.selects_nodes and 2 * (counts.computed - computed) > len(names):
+            self._recurring.put_nowait(query)
         return answer if answer.passed or not soon else answer.with_passed(soon)
+
+    async def judge_ahead(self) -> None:
+        """Judges the other nodes about pods that recur, between calls: a scheduler asks about some nodes at a time."""
+        while True:
+            query = await self._recurring.get()
+            unjudged = [
+                name for name in self.cluster.nodes if name not in self.cluster.answers.table(query.key)
+            ]
+            for first in range(0, len(unjudged), _JUDGED_AT_ONCE):
+                self.cluster.verdicts(unjudged[first : first + _JUDGED_AT_ONCE], query)
+                await self._clock.sleep(_JUDGING_PAUSE_S)
 
     def _unready_filter(self, call: ExtenderCall, started_s: float) -> bytes:
         if not self.options.fails_open:

@@ -90,6 +90,7 @@ class ExtenderProcess:
             BackgroundTask("follow the pods", feed.pods.run),
             BackgroundTask("follow the disruption budgets", feed.budgets.run),
             BackgroundTask("predict nodes", feed.predict),
+            BackgroundTask("judge nodes ahead", self.service.judge_ahead),
         ]
         if self._lease is not None:
             tasks.append(BackgroundTask("hold the lease", self._lease.run))

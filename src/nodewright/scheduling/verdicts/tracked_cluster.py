@@ -456,6 +456,9 @@ class RememberedAnswers(Generic[T]):
     def __init__(self) -> None:
         self._tables: OrderedDict[str, dict[str, T]] = OrderedDict()
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._tables
+
     def table(self, key: str) -> dict[str, T]:
         """The verdicts about pods with this key, by node; the longest unused table is dropped for a new one."""
         known = self._tables.get(key)

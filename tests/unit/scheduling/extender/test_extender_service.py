@@ -267,6 +267,34 @@ def test_filter_waits_for_the_export_after_the_end_of_a_pod(is_exported: bool) -
 NAMES = ("n0", "n1", "n2", "n3")
 
 
+@pytest.mark.parametrize("recurs", [True, False])
+def test_nodes_are_judged_ahead_about_pods_that_recur(recurs: bool) -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        bench = ExtenderBench(BindingCluster(clock), clock)
+        pods = [bench.api.create_free_pod(name, cpus) for name, cpus in (("a", 2), ("b", 2 if recurs else 3))]
+        async with following(bench):
+            for number, name in enumerate(NAMES):
+                held = a_numa_pod(f"held-{name}", {"cpu": 1000, "memory": 16 + number})
+                bench.put_export(name, with_pods(a_profile(), held))
+            task = asyncio.ensure_future(bench.service.judge_ahead())
+            for pod, name in zip(pods, NAMES, strict=False):
+                assert bench.filter(pod, name)["NodeNames"] == [name]
+            await clock.advance(1)
+            counts = bench.cluster.pool.counts
+            computed = counts.computed
+            assert bench.filter(pods[1], *NAMES)["NodeNames"] == list(NAMES)
+            assert counts.computed - computed == (0 if recurs else 3)
+            # What has changed since is judged again.
+            full = [a_numa_pod(f"held-{number}", {"cpu": 3000, "memory": 16}) for number in range(2)]
+            bench.put_export("n3", with_pods(a_profile(), *full), generation=2)
+            assert "n3" not in bench.filter(pods[1], *NAMES)["NodeNames"]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
 async def pass_time(clock: FakeClock) -> None:
     while True:
         await clock.advance(0.1)
