@@ -30,7 +30,18 @@ settings.load_profile("desk")
 TESTS = Path(__file__).parent
 LONG = tuple(TESTS / each for each in ("vm", "live", "simulation", "laws", "conformance", "tools"))
 """Where tests wait or compute for seconds, in the order in which they begin; others take milliseconds."""
-MEASURED = (TESTS / "unit", TESTS / "conformance", TESTS / "golden")
+_MEASURED_COMMANDS = (
+    *("explain", "help_parts", "lint_forms", "lint_settings", "next_start", "policies", "quota"),
+    "resource_claims",
+)
+MEASURED = (
+    *(TESTS / each for each in ("conformance", "golden")),
+    *(TESTS / "unit" / each for each in ("documents", "engine", "fleet", "model", "predict")),
+    *(TESTS / "unit" / "agent" / each for each in ("decide", "devices", "store")),
+    *(TESTS / "unit" / "cli" / f"test_{each}.py" for each in _MEASURED_COMMANDS),
+    *(TESTS / "unit" / each for each in ("scheduling/verdicts", "test_cli_lint.py")),
+)
+"""Tests that cover the pure layers by themselves: in the others, measuring takes as long as the tests of the agent do."""
 
 # What a user who has only pytest and hypothesis may lack; tests that need one of these are skipped with the reason.
 OPTIONAL = frozenset(
@@ -172,8 +183,7 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deals long tests to the workers, and measures the coverage of some tests only.
 
-    Fast unit tests, golden explanations, a sample of recorded decisions and doctests cover the pure layers by themselves;
-    measuring doubles the time of laws and simulations.
+    Those of `MEASURED` that are fast, and doctests: measuring doubles the time of laws and simulations.
     """
     if hasattr(config, "workerinput"):
         items[:] = dealt(items, config.workerinput["workercount"])
@@ -207,5 +217,5 @@ def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
 
 @cache
 def is_below(path: Path, places: tuple[Path, ...]) -> bool:
-    """Whether a file is in one of the directories; the tests of a file share its path."""
-    return any(place in path.parents for place in places)
+    """Whether a file is one of these, or in one of these directories; the tests of a file share its path."""
+    return any(place in (path, *path.parents) for place in places)
