@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import math
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
 from msgspec.structs import asdict
@@ -37,6 +38,7 @@ from nodewright.engine.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.model.errors import HostError
 from nodewright.model.kubernetes.objects import Pod
 from nodewright.model.kubernetes.runtime_status import (
+    ERROR,
     ContainerPhase,
     RuntimeContainerStatus,
     RuntimePodStatus,
@@ -46,6 +48,8 @@ _NAME_RESERVED = "is reserved for"
 """In containerd's and CRI-O's errors for a name that another call is creating."""
 _RESERVED_TIMEOUT_S, _EXECUTE_MARGIN_S = 10.0, 5.0
 _ROOT_USER = (0, "")
+_KILLED, _OOM_EVENT_S, _RECENT_NS = 137, 0.1, 10**9
+"""containerd handles the end of a container and the event that it ran out of memory in either order."""
 
 FindId = Callable[[], Awaitable[str | None]]
 
@@ -347,6 +351,19 @@ class CRIRuntime:
         """The status of one container; None: it was removed meanwhile."""
         if listed.id in self._ended_containers:
             return self._ended_containers[listed.id]
+        container_status = await self._read_container_status(listed, sandbox)
+        if container_status is not None and _may_be_oom_killed(container_status):
+            await asyncio.sleep(_OOM_EVENT_S)
+            container_status = await self._read_container_status(listed, sandbox)
+        if container_status is None or container_status.phase is not ContainerPhase.EXITED:
+            return container_status
+        if not _may_be_oom_killed(container_status):
+            self._ended_containers[listed.id] = container_status
+        return container_status
+
+    async def _read_container_status(
+        self, listed: cri.Container, sandbox: cri.PodSandbox
+    ) -> RuntimeContainerStatus | None:
         try:
             response = await self._status(listed.id, verbose=listed.id not in self._cgroups)
         except NotFoundError:
@@ -354,10 +371,7 @@ class CRIRuntime:
         if listed.id not in self._cgroups:
             parent = sandbox.annotations[configs.CGROUP_PARENT]
             self._cgroups[listed.id] = status.cgroup_of(response.info, parent)
-        container_status = status.container_facts(response.status, sandbox, self._cgroups[listed.id])
-        if container_status.phase is ContainerPhase.EXITED:
-            self._ended_containers[listed.id] = container_status
-        return container_status
+        return status.container_facts(response.status, sandbox, self._cgroups[listed.id])
 
     async def _status(self, container_id: str, *, verbose: bool = False) -> cri.ContainerStatusResponse:
         request = cri.ContainerStatusRequest(container_id=container_id, verbose=verbose)
@@ -379,6 +393,12 @@ class CRIRuntime:
         if image is not None and image.HasField("uid"):
             return image.uid.value, ""
         return (None, image.username) if image is not None and image.username else _ROOT_USER
+
+
+def _may_be_oom_killed(container: RuntimeContainerStatus) -> bool:
+    """Whether the runtime may not know yet that a container has ended because its memory was used up."""
+    has_just_ended = time.time_ns() - container.finished_ns < _RECENT_NS
+    return container.reason == ERROR and container.exit_code == _KILLED and has_just_ended
 
 
 async def _find_or_create(find: FindId, create: Callable[[], Awaitable[str]]) -> str:
