@@ -98,13 +98,14 @@ live-packages:
 	fi
 
 # Types are checked on one core, the rest on the other, and they may last into the tests, which wait now and then.
-test: $(STAMP)
+test:
+	@$(MAKE) --no-print-directory --jobs=2 setup live-packages
 	@echo "laws with seed $(SEED); make test SEED=$(SEED) repeats them"
 	@$(MAKE) --no-print-directory --jobs=2 SEED=$(SEED) check-types all-tests
 
 # Tests are compiled once before, not by each worker for itself.
 .PHONY: all-tests
-all-tests: live-packages check-style check-layers compile-tests
+all-tests: check-style check-layers compile-tests
 	FAULT_SEED=$(SEED) $(BIN)/pytest -n $$(expr $(JOBS) + 1) --dist worksteal --hypothesis-profile=full --hypothesis-seed=$(SEED) --cov --cov-report=
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=$(PURE_COVERAGE)
 

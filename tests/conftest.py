@@ -1,6 +1,6 @@
 """Settings for all tests: the number of examples of the laws, and which tests are measured for coverage.
 
-`--hypothesis-profile=NAME` chooses a number of examples: few in `make check`, and the same ones each time; twenty-five in
+`--hypothesis-profile=NAME` chooses a number of examples: few in `make check`, and the same ones each time; twenty in
 `make test`; five hundred in `make soak`, which ends within two hours on two cores. Laws without settings of their own follow it.
 """
 
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 settings.register_profile("desk", PATIENT, max_examples=15, derandomize=True, database=None)
-settings.register_profile("full", PATIENT, max_examples=25)
+settings.register_profile("full", PATIENT, max_examples=20)
 settings.register_profile("soak", PATIENT, max_examples=500)
 settings.load_profile("desk")
 

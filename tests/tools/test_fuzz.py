@@ -23,7 +23,7 @@ WHOLE_COMMANDS = {*file_targets(), *cluster_targets(), *command_targets(), *requ
 COMMANDS_SEED = 453_043_288
 """Of whole commands, which `make fuzz` tries with other seeds for as long as it is told to."""
 COMMAND_LINES = {*command_targets()}
-COUNT = int(os.environ.get("FUZZ_INPUTS") or 150)
+COUNT = int(os.environ.get("FUZZ_INPUTS") or 60)
 COUNT_OF_COMMANDS = 2
 EXTREMES_STEP = int(os.environ.get("EXTREMES_STEP") or 1999)
 """Of the extreme numbers of a target, one in so many is tried, others with each seed; `tools fuzz --numbers` tries all."""
