@@ -27,6 +27,8 @@ MOST = 1.2
 PAIRS = 4
 OF_COMMANDS = ("test_commands.py", "test_startup.py")
 """Files of benchmarks that import nothing of the package."""
+_HELPER_OF_COMMANDS = "tests/support/large_cluster.py"
+"""What they import of the tests, which imports nothing of the package either."""
 _NOTHING_SELECTED = 5
 """Exit code of pytest."""
 _RELEASE = r"^(Release [0-9]+\.[0-9]+\.[0-9]+$|[0-9]+\.[0-9]+\.[0-9]+: )"
@@ -172,6 +174,7 @@ def _checked_out(commit: str) -> Iterator[Path]:
         try:
             for name in OF_COMMANDS:
                 shutil.copy(ROOT / "benchmarks" / name, folder / "benchmarks")
+            shutil.copy(ROOT / _HELPER_OF_COMMANDS, folder / _HELPER_OF_COMMANDS)
             # Bytecode, so that no command that runs once compiles its modules.
             subprocess.run([sys.executable, "-m", "compileall", "-q", folder / "src"], check=True)
             yield folder
