@@ -48,7 +48,7 @@ EXPORT_WAIT_S, BIND_WAIT_S, _EXPORT_POLL_S = 0.3, 3.0, 0.01
 A scheduler filters one pod at a time, and binds beside that.
 """
 
-_JUDGED_AT_ONCE, _JUDGING_PAUSE_S = 8, 0.001
+_JUDGED_AT_ONCE, _JUDGING_PAUSE_S, _MAX_RECURRING = 8, 0.001, 16
 """How many nodes are judged ahead, a tenth of a millisecond each, before calls are handled again for a moment."""
 
 
@@ -89,7 +89,7 @@ class ExtenderService:
         """Whether the exports of all nodes have been read, or are known to be missing."""
         self._binder, self._clock = binder, clock
         self._calls = BoundedCache[bytes, ExtenderCall](_MAX_CALLS_BYTES)
-        self._recurring = asyncio.LifoQueue[PodQuery]()
+        self._recurring = asyncio.LifoQueue[PodQuery](_MAX_RECURRING)
         """Pods to judge ahead: pods with the same key have come before, and most answers were not known."""
 
     @property
@@ -141,11 +141,12 @@ class ExtenderService:
         A pod that finds no node waits for the next event, one whose binding fails is tried again at once: so a node
         whose export is late passes, and bind decides.
         """
-        counts, is_recurring = self.cluster.pool.counts, query.key in self.cluster.answers
-        computed = counts.computed
+        answers, counts = self.cluster.answers, self.cluster.pool.counts
+        is_recurring, computed = query.key in answers and not query.selects_nodes, counts.computed
         answer = filtered_nodes(self.cluster, query, names, strict=self.options.strict)
         self.metrics.record_verdicts(answer.decisions)
-        if is_recurring and not query.selects_nodes and 2 * (counts.computed - computed) > len(names):
+        is_slow = 2 * (counts.computed - computed) > len(names)
+        if is_recurring and is_slow and not self._recurring.full() and answers.begin(query.key):
             self._recurring.put_nowait(query)
         return answer if answer.passed or not soon else answer.with_passed(soon)
 

@@ -455,9 +455,17 @@ class RememberedAnswers(Generic[T]):
 
     def __init__(self) -> None:
         self._tables: OrderedDict[str, dict[str, T]] = OrderedDict()
+        self._begun: set[str] = set()
+        """The tables that were to be completed."""
 
     def __contains__(self, key: str) -> bool:
         return key in self._tables
+
+    def begin(self, key: str) -> bool:
+        """Whether a table is to be completed for the first time; what changes later is left to the calls."""
+        is_first = key not in self._begun
+        self._begun.add(key)
+        return is_first
 
     def table(self, key: str) -> dict[str, T]:
         """The verdicts about pods with this key, by node; the longest unused table is dropped for a new one."""
@@ -466,7 +474,7 @@ class RememberedAnswers(Generic[T]):
             self._tables.move_to_end(key)
             return known
         while len(self._tables) >= MAX_TABLES:
-            self._tables.popitem(last=False)
+            self._begun.discard(self._tables.popitem(last=False)[0])
         return self._tables.setdefault(key, {})
 
     def read(self, key: str, names: Sequence[str]) -> list[T | None]:
