@@ -30,18 +30,25 @@ settings.load_profile("desk")
 TESTS = Path(__file__).parent
 LONG = tuple(TESTS / each for each in ("vm", "live", "simulation", "laws", "conformance", "tools"))
 """Where tests wait or compute for seconds, in the order in which they begin; others take milliseconds."""
-_MEASURED_COMMANDS = (
-    *("explain", "help_parts", "lint_forms", "lint_settings", "next_start", "policies", "quota"),
-    "resource_claims",
+MEASURED = tuple(
+    TESTS / each
+    for each in (
+        *(
+            "conformance",
+            "golden",
+            "unit/documents",
+            "unit/engine",
+            "unit/fleet",
+            "unit/model",
+            "unit/predict",
+        ),
+        *("unit/agent/decide", "unit/agent/devices", "unit/agent/store", "unit/scheduling/verdicts"),
+        *("unit/cli/test_explain.py", "unit/cli/test_help_parts.py", "unit/cli/test_lint_forms.py"),
+        *("unit/cli/test_lint_settings.py", "unit/cli/test_next_start.py", "unit/cli/test_policies.py"),
+        *("unit/cli/test_quota.py", "unit/cli/test_resource_claims.py", "unit/test_cli_lint.py"),
+    )
 )
-MEASURED = (
-    *(TESTS / each for each in ("conformance", "golden")),
-    *(TESTS / "unit" / each for each in ("documents", "engine", "fleet", "model", "predict")),
-    *(TESTS / "unit" / "agent" / each for each in ("decide", "devices", "store")),
-    *(TESTS / "unit" / "cli" / f"test_{each}.py" for each in _MEASURED_COMMANDS),
-    *(TESTS / "unit" / each for each in ("scheduling/verdicts", "test_cli_lint.py")),
-)
-"""Tests that cover the pure layers by themselves: in the others, measuring takes as long as the tests of the agent do."""
+"""Tests that cover the pure layers by themselves; measuring doubles the time of the others."""
 
 # What a user who has only pytest and hypothesis may lack; tests that need one of these are skipped with the reason.
 OPTIONAL = frozenset(
@@ -183,7 +190,7 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deals long tests to the workers, and measures the coverage of some tests only.
 
-    Those of `MEASURED` that are fast, and doctests: measuring doubles the time of laws and simulations.
+    Those of `MEASURED` that are fast, and doctests.
     """
     if hasattr(config, "workerinput"):
         items[:] = dealt(items, config.workerinput["workercount"])

@@ -149,7 +149,7 @@ def test_the_command_evicts_a_pod_that_grows_before_the_kernel_would(agent: Agen
         words = agent.says(kubepods, "memory.events").split()
         return int(words[words.index("oom_kill") + 1])
 
-    agent.until(lambda: "memory.events" in (agent.cgroups.read_files(kubepods, ("memory.events",)) or {}))
+    agent.until(lambda: bool(agent.cgroups.read_files(kubepods, ("memory.events",))))
     before = kills()
     agent.want("grows", "python3", "-c", program, requests={"memory": "16Mi"})
     agent.until(lambda: agent.pods().get("grows", {}).get("status", {}).get("reason") == "Evicted")

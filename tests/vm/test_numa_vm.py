@@ -31,17 +31,11 @@ LIMITED_PROCESSES = tuple(
     )
 )
 """Those in which the version of cgroups matters: the others are about logs, users and signals, and take half of the time."""
-COMMANDS = ("tests/vm/command.py",)
-LIMITED_COMMANDS = (f"{COMMANDS[0]}::test_the_command_evicts_a_pod_that_grows_before_the_kernel_would",)
+COMMANDS = "tests/vm/command.py"
+LIMITED_COMMANDS = f"{COMMANDS}::test_the_command_evicts_a_pod_that_grows_before_the_kernel_would"
 """What the other commands show, `inside.py` shows of the agent in one process, without starting Python on an emulated CPU."""
-CHOSEN = (
-    *FILES,
-    *(
-        (*COMMANDS, *PROCESSES)
-        if os.environ.get("VM_TESTS") == "all"
-        else (*LIMITED_COMMANDS, *LIMITED_PROCESSES)
-    ),
-)
+IS_WHOLE = os.environ.get("VM_TESTS") == "all"
+CHOSEN = (*FILES, *((COMMANDS, *PROCESSES) if IS_WHOLE else (LIMITED_COMMANDS, *LIMITED_PROCESSES)))
 LEFT_OUT = (
     ".git",
     ".venv",

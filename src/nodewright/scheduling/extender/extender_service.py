@@ -154,9 +154,8 @@ class ExtenderService:
         """Judges the other nodes about pods that recur, between calls: a scheduler asks about some nodes at a time."""
         while True:
             query = await self._recurring.get()
-            unjudged = [
-                name for name in self.cluster.nodes if name not in self.cluster.answers.table(query.key)
-            ]
+            known = self.cluster.answers.table(query.key)
+            unjudged = [name for name in self.cluster.nodes if name not in known]
             for first in range(0, len(unjudged), _JUDGED_AT_ONCE):
                 self.cluster.verdicts(unjudged[first : first + _JUDGED_AT_ONCE], query)
                 await self._clock.sleep(_JUDGING_PAUSE_S)

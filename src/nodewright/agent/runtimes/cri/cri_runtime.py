@@ -48,7 +48,7 @@ _NAME_RESERVED = "is reserved for"
 """In containerd's and CRI-O's errors for a name that another call is creating."""
 _RESERVED_TIMEOUT_S, _EXECUTE_MARGIN_S = 10.0, 5.0
 _ROOT_USER = (0, "")
-_KILLED, _OOM_EVENT_S, _RECENT_NS = 137, 0.1, 10**9
+_SIGKILLED, _OOM_EVENT_S, _RECENT_NS = 137, 0.1, 10**9
 """containerd handles the end of a container and the event that it ran out of memory in either order."""
 
 FindId = Callable[[], Awaitable[str | None]]
@@ -398,7 +398,7 @@ class CRIRuntime:
 def _may_be_oom_killed(container: RuntimeContainerStatus) -> bool:
     """Whether the runtime may not know yet that a container has ended because its memory was used up."""
     has_just_ended = time.time_ns() - container.finished_ns < _RECENT_NS
-    return container.reason == ERROR and container.exit_code == _KILLED and has_just_ended
+    return container.reason == ERROR and container.exit_code == _SIGKILLED and has_just_ended
 
 
 async def _find_or_create(find: FindId, create: Callable[[], Awaitable[str]]) -> str:
