@@ -29,7 +29,7 @@ from nodewright.cluster.serving.routes import (
 from nodewright.documents.files.regular_files import open_regular_file
 from nodewright.model.errors import Fault, HostError
 from nodewright.model.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
-from nodewright.model.values.golang import quoted
+from nodewright.model.values.golang import is_number_of_digits, quoted
 from nodewright.model.values.instant import Instant, InstantError
 
 
@@ -290,7 +290,7 @@ class _Options:
             return None
         fault = Fault(path=name, value=text, rule=f"must be a whole number from {least} to {_MAX_INT64}")
         digits = text.removeprefix("-")
-        if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > _MAX_INT64:
+        if not is_number_of_digits(digits) or len(digits) > 19 or int(digits) > _MAX_INT64:
             raise _query_error(BAD_REQUEST, fault)
         if int(text) < least:
             raise _query_error(INVALID, fault)

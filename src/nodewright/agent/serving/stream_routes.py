@@ -27,7 +27,7 @@ from nodewright.cluster.serving.routes import (
     AuthorizedRoute,
 )
 from nodewright.model.errors import HostError
-from nodewright.model.values.golang import quoted
+from nodewright.model.values.golang import is_number_of_digits, quoted
 from nodewright.version import install_command
 
 _NO_SANDBOX = "this pod has no network of its own: connect to the node's address instead"
@@ -155,7 +155,7 @@ def _ports(request: Request) -> tuple[int, ...]:
 def _port(text: str, part: str) -> int:
     if not text:
         raise APIError(BAD_REQUEST, 'query parameter "port" cannot be empty')
-    if not (part.isascii() and part.isdigit()) or len(part) > 5 or int(part) > _MAX_PORT:
+    if not is_number_of_digits(part) or len(part) > 5 or int(part) > _MAX_PORT:
         raise APIError(BAD_REQUEST, f"unable to parse {quoted(text)} as a port")
     if not int(part):
         raise APIError(BAD_REQUEST, f"port {quoted(text)} must be > 0")

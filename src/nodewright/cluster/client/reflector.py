@@ -11,6 +11,7 @@ from nodewright.cluster.client.cluster_api import ApiError, ClusterAPI, PageCoun
 from nodewright.cluster.tasks.timing import Clock
 from nodewright.documents.formats.decode import examined
 from nodewright.model.errors import shortened
+from nodewright.model.values.golang import is_number_of_digits
 
 if TYPE_CHECKING:
     from nodewright.model.kubernetes.recorded_events import RecordEvent
@@ -280,4 +281,4 @@ def newest_object(known: dict[str, Any] | None, document: dict[str, Any]) -> dic
 def object_version(document: Mapping[str, Any]) -> int:
     """The version of an object, as a number."""
     text = str((document.get("metadata") or {}).get("resourceVersion") or "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_VERSION_DIGITS else 0
+    return int(text) if is_number_of_digits(text) and len(text) <= _MAX_VERSION_DIGITS else 0

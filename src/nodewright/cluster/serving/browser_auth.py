@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from nodewright.cluster.serving.http_server import ListenAddress, serve_network
 from nodewright.cluster.serving.middleware import App, Message, Receive, RefusalLog, Scope, Send, run_bounded
+from nodewright.model.values.golang import is_number_of_digits
 
 _INVALID_LINK = """This link is invalid or has been used: each link works once, in one tab of a browser.
 Use the latest link in the terminal.
@@ -134,11 +135,11 @@ class PageAddress(NamedTuple):
 
         Errors: ValueError.
         """
-        host, port = ("", text) if text.isascii() and text.isdigit() else (text, "")
+        host, port = ("", text) if is_number_of_digits(text) else (text, "")
         if text.count(":") == 1 or "]:" in text:
             host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]") or LOOPBACK
-        if port and not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        if port and not (is_number_of_digits(port) and int(port) < 1 << 16):
             raise ValueError(f"{text!r}: {port!r} is not a port")
         try:
             ipaddress.ip_address(LOOPBACK if host == "localhost" else host)

@@ -35,6 +35,7 @@ from nodewright.cluster.serving.middleware import (
 )
 from nodewright.documents.output.terminal import print_log_line
 from nodewright.model.errors import Fault, HostError, InputError
+from nodewright.model.values.golang import is_number_of_digits
 
 HEADERS_TIMEOUT_S = 10.0
 MAX_UNREAD_BYTES, _LINGER_S = 256 << 10, 0.5
@@ -401,7 +402,7 @@ class ListenAddress(NamedTuple):
         Errors: InputError.
         """
         host, _, port = text.rpartition(":")
-        if not host or not (port.isascii() and port.isdigit() and int(port[:6]) <= 65535):
+        if not host or not (is_number_of_digits(port) and int(port[:6]) <= 65535):
             raise InputError([Fault(source="--listen", value=text, rule="must be ADDRESS:PORT")])
         return cls(host.strip("[]"), int(port))
 

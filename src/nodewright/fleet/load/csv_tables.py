@@ -35,7 +35,7 @@ from nodewright.model.kubernetes.objects import (
 )
 from nodewright.model.kubernetes.resource_names import is_extended
 from nodewright.model.printable import counted
-from nodewright.model.values.golang import saturated_int
+from nodewright.model.values.golang import is_number_of_digits, saturated_int
 from nodewright.model.values.quantity import Quantity, QuantityError
 
 _UNREADABLE = (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error)
@@ -319,7 +319,7 @@ class _TablePodReader:
         )
         priority = cell.get("priority") or "0"
         digits = priority.removeprefix("-")
-        if not (digits.isascii() and digits.isdigit() and saturated_int(digits) <= _MAX_PRIORITY):
+        if not (is_number_of_digits(digits) and saturated_int(digits) <= _MAX_PRIORITY):
             rule = f"must be a whole number from -{_MAX_PRIORITY} to {_MAX_PRIORITY}"
             raise InputError([Fault(source=source, path="priority", value=priority, rule=rule)])
         container = Container(

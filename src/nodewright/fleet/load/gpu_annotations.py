@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.kubernetes.objects import Container, Pod, ResourceRequirements
 from nodewright.model.kubernetes.resource_names import is_extended
-from nodewright.model.values.golang import saturated_int
+from nodewright.model.values.golang import is_number_of_digits, saturated_int
 from nodewright.model.values.quantity import Quantity
 
 WHOLE_MILLI = 1000
@@ -90,7 +90,7 @@ class GPUAnnotations(msgspec.Struct, frozen=True):
 
 
 def _whole(text: str, key: str, source: str) -> int:
-    if text.isascii() and text.isdigit():
+    if is_number_of_digits(text):
         return saturated_int(text)
     path = f"metadata.annotations[{key}]"
     raise InputError([Fault(source=source, path=path, value=text, rule="must be a whole number")])

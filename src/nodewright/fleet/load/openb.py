@@ -27,7 +27,7 @@ from nodewright.model.kubernetes.objects import (
     PodSpec,
     ResourceRequirements,
 )
-from nodewright.model.values.golang import saturated_int
+from nodewright.model.values.golang import is_number_of_digits, saturated_int
 from nodewright.model.values.quantity import Quantity, QuantityFormat
 
 GPU, GPU_MILLI = "nvidia.com/gpu", "nodewright.dev/gpu-milli"
@@ -149,7 +149,7 @@ def _on_models(models: list[str]) -> Affinity:
 
 def _number(row: Row, at: dict[str, int], name: str, source: str) -> int:
     text = row.cells[at[name]]
-    if text.isascii() and text.isdigit():
+    if is_number_of_digits(text):
         return saturated_int(text)
     raise InputError(
         [Fault(source=f"{source}:{row.line}", path=name, value=text, rule="must be a whole number")]

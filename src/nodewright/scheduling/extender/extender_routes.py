@@ -24,6 +24,7 @@ from nodewright.cluster.serving.routes import (
 from nodewright.documents.output.exposition import CONTENT_TYPE
 from nodewright.model.errors import Fault, InputError
 from nodewright.model.values.custom_policy import CustomPolicyError
+from nodewright.model.values.golang import is_number_of_digits
 from nodewright.scheduling.extender.extender_service import ExtenderService, NotReadyError
 from nodewright.scheduling.verdicts.admit_answer import (
     ADMIT_PATH,
@@ -113,7 +114,7 @@ class ExtenderRoutes:
         Errors: APIError for one that is too large, or that is one large call too many.
         """
         length = request.headers.get("content-length", "")
-        if length.isascii() and length.isdigit() and int(length[:20]) > MAX_CALL_BYTES:
+        if is_number_of_digits(length) and int(length[:20]) > MAX_CALL_BYTES:
             raise APIError(_TOO_LARGE, f"the call has {length} bytes; at most {MAX_CALL_BYTES} are read")
         parts, size, counted = list[bytes](), 0, 0
         try:

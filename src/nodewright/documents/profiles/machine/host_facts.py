@@ -19,6 +19,7 @@ import msgspec
 from nodewright.documents.files.cgroup_files import CONTROLLERS_FILE
 from nodewright.model.errors import Fault, HostError, InputError
 from nodewright.model.kubernetes.node_profile import ImageFS
+from nodewright.model.values.golang import is_number_of_digits
 from nodewright.model.values.quantity import fits_int64
 
 
@@ -210,7 +211,7 @@ class MachineSources:
     def number(self, place: str, text: str, *, minimum: int = 0) -> int:
         """The number in the text; 0 and a fault if it is not one."""
         digits = text.removeprefix("-")
-        if digits.isascii() and digits.isdigit() and len(digits) < 20:
+        if is_number_of_digits(digits) and len(digits) < 20:
             number = int(text)
             if number >= minimum and fits_int64(number):
                 return number

@@ -26,6 +26,7 @@ from nodewright.model.hardware import (
     contradictions,
     uncore_and_node_caches,
 )
+from nodewright.model.values.golang import is_number_of_digits
 from nodewright.model.values.idset import CPUSet, IdSetError
 
 
@@ -117,7 +118,7 @@ class _LscpuOutput:
 
     def number(self, path: str, value: object) -> int:
         text = str(value)
-        if text.isascii() and text.isdigit() and len(text) < 10:
+        if is_number_of_digits(text) and len(text) < 10:
             return int(text)
         self.add_fault(path, value, "must be an integer")
         return 0

@@ -64,7 +64,7 @@ from nodewright.model.kubernetes.objects import (
     Toleration,
 )
 from nodewright.model.kubernetes.resource_names import resource_sort_key
-from nodewright.model.values.golang import quoted
+from nodewright.model.values.golang import is_number_of_digits, quoted
 
 _INT32_MAX = 2**31 - 1
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
@@ -352,7 +352,7 @@ def _toleration_annotation_violations(text: str, path: str) -> Iterator[Violatio
 def _is_deletion_cost(text: str) -> bool:
     """Whether the text is a number of 32 bits, without a plus sign or leading zeros."""
     digits = text.removeprefix("-")
-    is_plain = digits.isascii() and digits.isdigit() and len(digits) <= 10
+    is_plain = is_number_of_digits(digits) and len(digits) <= 10
     return is_plain and str(int(digits)) == digits and -(2**31) <= int(text) < 2**31
 
 
